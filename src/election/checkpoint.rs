@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::claimed_checkpoint::{CheckpointError, refused};
 use crate::election::term::Term;
 use crate::lock::checkpoint::no_checkpoints;
+use crate::time::clock::Instant;
 
 /// The checkpoint of an election: up to [`MAX_CHECKPOINT_LEN`](crate::MAX_CHECKPOINT_LEN) bytes
 /// that one term leaves to the next, in the lock itself.
@@ -61,11 +62,26 @@ impl Checkpoint {
     /// # Cancel safety
     /// If the returned future is dropped, the data may be stored or not, until the next save.
     pub async fn save(&self, data: impl AsRef<[u8]> + Send) -> Result<(), CheckpointError> {
+        self.save_until(data.as_ref(), || self.term.deadline()).await
+    }
+
+    /// As [`save`](Self::save), but tries until the deadline as of now, however often the term is
+    /// renewed: for those who do nothing else meanwhile.
+    #[cfg(feature = "schedule")]
+    pub(crate) async fn save_within_lease(&self, data: &[u8]) -> Result<(), CheckpointError> {
+        let deadline = self.term.deadline();
+        self.save_until(data, || deadline).await
+    }
+
+    async fn save_until(
+        &self,
+        data: &[u8],
+        give_up: impl Fn() -> Instant,
+    ) -> Result<(), CheckpointError> {
         let Some(claimed) = &self.term.checkpoint else {
             return Err(refused(&no_checkpoints()));
         };
-        let (term, clock) = (&self.term, self.term.clock());
-        claimed.save(data.as_ref().into(), clock, || term.deadline()).await
+        claimed.save(data.into(), self.term.clock(), give_up).await
     }
 }
 

@@ -137,7 +137,8 @@ impl Store {
                 // The first conflict shows a race, which is over.
                 CheckpointProgress::Retry if conflicts == 1 => conflicts += 1,
                 CheckpointProgress::Retry => {
-                    sleep_until(Arc::clone(clock), clock.now() + retries.delay()).await;
+                    let next = (clock.now() + retries.delay()).min(give_up());
+                    sleep_until(Arc::clone(clock), next).await;
                 }
             }
         }

@@ -64,8 +64,8 @@ impl Election {
     }
 
     /// Returns whether this candidate leads at this moment: a comparison of the clock with the
-    /// deadline. No event has to arrive for it to become false. It is also false from the
-    /// moment at which the work must stop.
+    /// deadline. No event has to arrive for it to become false. Unless the runtime is blocked, it
+    /// is false from the moment at which the work must stop, a grace before the deadline.
     ///
     /// It holds for the moment of the call, and promises nothing for the next one: no candidate
     /// waits for what is done upon its result, so a resignation, a stop or an eviction may let

@@ -168,11 +168,6 @@ impl Job {
         &self.name
     }
 
-    /// Returns the first slot after an instant.
-    pub fn next_after(&self, slot: Slot) -> Option<Slot> {
-        self.next(slot.time()?)
-    }
-
     pub(super) fn next(&self, after: Timestamp) -> Option<Slot> {
         let after: Zoned = after.to_zoned(self.zone.clone());
         let next = |cron: &Cron| cron.find_next_occurrence(&after, false).ok();

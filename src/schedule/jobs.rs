@@ -156,6 +156,12 @@ impl Jobs {
                 leadership.resign();
                 break leadership.ended().now_or_never();
             }
+            if !draining && leadership.is_draining() {
+                // It has begun since the runs were found to be due: another leader does them.
+                due.iter().rev().for_each(|due| term.put_back(due));
+                draining = true;
+                continue;
+            }
             for due in due {
                 let run = execute(due.run.clone());
                 term.spawn(due, run);
@@ -295,12 +301,12 @@ impl<'j> JobTerm<'j> {
         self.changed = true;
     }
 
-    /// Saves the records if they changed. Returns whether the term continues.
+    /// Saves the records if they changed. Returns whether it could, as the term continues then.
     async fn save(&mut self) -> Result<bool, ScheduleError> {
         if !self.changed {
             return Ok(true);
         }
-        match self.checkpoint.save(self.records.encode(&self.jobs.jobs)).await {
+        match self.checkpoint.save_within_lease(&self.records.encode(&self.jobs.jobs)).await {
             Ok(()) => {
                 self.changed = false;
                 Ok(true)

@@ -42,7 +42,7 @@ mod run;
 pub use self::job::{Job, MAX_CATCH_UP, Slot};
 pub use self::jobs::{JobRun, JobStatus, Jobs, RunEnd};
 pub use self::log::{RecordedRun, RunState};
-pub use self::once::{last_of_period, last_of_period_at, once_per};
+pub use self::once::{last_of_period_at, once_per};
 pub use self::records::recorded_runs;
 pub use self::run::{Schedule, ScheduleBuilder, new_schedule};
 use crate::lock::Error;
@@ -55,7 +55,7 @@ pub enum ScheduleErrorKind {
     Invalid,
     /// The election has no checkpoint, or one that holds something else.
     NoRecords,
-    /// The term ended before it was found out.
+    /// It was not found out in time: the term may be over.
     TermOver,
     /// The election cannot start.
     NotStarted,

@@ -15,23 +15,12 @@ use crate::election::leadership::Leadership;
 /// The job that a run of a period is recorded as.
 const ONCE: &str = "once";
 
-/// When a run of this period has begun; `None` if it may begin.
+/// When a run of the period at this time has begun; `None` if it may begin. For a member that was
+/// started then, and has waited since: a run that began meanwhile is one of its period, too.
 ///
 /// # Errors
 /// [`ScheduleErrorKind::NoRecords`]: the election has no
 /// [checkpoint](crate::ElectionBuilder::checkpoint), or it holds something else.
-pub fn last_of_period(
-    leadership: &Leadership,
-    period: Duration,
-) -> Result<Option<Slot>, ScheduleError> {
-    last_of_period_at(leadership, period, SystemTime::now())
-}
-
-/// As [`last_of_period`], of the period at another time: for a member that was started then, and
-/// has waited since. A run that began meanwhile is one of its period, too.
-///
-/// # Errors
-/// As [`last_of_period`].
 pub fn last_of_period_at(
     leadership: &Leadership,
     period: Duration,
@@ -51,7 +40,7 @@ pub fn last_of_period_at(
 /// run that fails is not repeated within its period.
 ///
 /// # Errors
-/// As [`last_of_period`], or the checkpoint accepts no records.
+/// As [`last_of_period_at`], or the checkpoint accepts no records.
 /// [`ScheduleErrorKind::TermOver`]: it was not found out in time whether the run is taken.
 ///
 /// # Cancel safety
@@ -60,7 +49,7 @@ pub async fn once_per(
     leadership: &Leadership,
     period: Duration,
 ) -> Result<Option<Slot>, ScheduleError> {
-    if let Some(last) = last_of_period(leadership, period)? {
+    if let Some(last) = last_of_period_at(leadership, period, SystemTime::now())? {
         return Ok(Some(last));
     }
     let (checkpoint, mut records) = records_of(leadership)?;
@@ -68,7 +57,7 @@ pub async fn once_per(
     let mut record = JobRecord::new(now);
     record.begin(Slot::of(now));
     records.set(ONCE, record);
-    let saved = checkpoint.save(records.encode(&[])).await;
+    let saved = checkpoint.save_within_lease(&records.encode(&[])).await;
     saved.map_err(|error| not_recorded(leadership.election(), error))?;
     match leadership.is_valid() {
         true => Ok(None),

@@ -74,10 +74,7 @@ impl ScheduleBuilder {
     /// Takes part in the election, and runs the jobs while it leads.
     ///
     /// # Errors
-    /// The jobs are not described well, or the election cannot start.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
+    /// The jobs are not described well, or the election cannot start, as outside a tokio runtime.
     pub fn start(self) -> Result<Schedule, ScheduleError> {
         let mut jobs = Jobs::new(self.jobs)?;
         jobs.now = self.now;

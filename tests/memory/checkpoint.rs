@@ -262,6 +262,29 @@ async fn a_save_is_tried_until_the_deadline() {
     assert_eq!(&*checkpoint.data(), b"");
 }
 
+/// They run nothing meanwhile, and the next leader may be able to record.
+#[cfg(feature = "schedule")]
+#[tokio::test(start_paused = true)]
+async fn jobs_that_cannot_be_recorded_end_their_term() {
+    use incumbent::schedule::{Job, Jobs, RunEnd, ScheduleErrorKind, once_per};
+    use std::future::ready;
+
+    let fails: fn(u32) -> _ = |number| (number >= 2).then_some(LockErrorKind::Unavailable);
+    let jobs = Jobs::new([Job::new("hourly", "0 * * * *").unwrap()]).unwrap();
+    let election = candidate(&Failing::new(fails), "first").start().unwrap();
+    let leadership = leads(&election).await;
+    let ended = tokio::time::timeout(LEASE * 4, jobs.run(&leadership, |_| ready(RunEnd::NotBegun)));
+    ended.await.expect("it ends").unwrap();
+    drop(leadership);
+
+    let election = candidate(&Failing::new(fails), "first").start().unwrap();
+    let leadership = leads(&election).await;
+    let taken = tokio::time::timeout(LEASE * 2, once_per(&leadership, LEASE * 10));
+    let refused = taken.await.expect("it gives up").unwrap_err();
+    assert_eq!(refused.kind(), ScheduleErrorKind::TermOver);
+    assert!(leadership.is_valid(), "the lock itself can be reached");
+}
+
 /// As where the process was suspended: the response to the claim is ready before the timer.
 #[tokio::test(start_paused = true)]
 async fn no_term_begins_after_its_deadline() {

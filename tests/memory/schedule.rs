@@ -2,7 +2,7 @@
 //! none is missing at least once. `SLOTS=10000 FLEETS=40` runs that many of each.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -230,6 +230,34 @@ async fn jobs_end_with_the_drain_once_no_run_continues() {
     }
     drop(leadership);
     stop.await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn no_run_begins_once_the_leader_drains() {
+    let lock = MemoryLock::new();
+    let election = new_election("jobs", lock.clone()).checkpoint();
+    let election = election.drain(Duration::from_secs(600)).start().expect("starts");
+    let leadership = Arc::new(election.won().await.expect("a term"));
+    let (leads, looks) = (Arc::clone(&leadership), AtomicU32::new(0));
+    let job = Job::new("every-second", "* * * * * *").expect("a job").at_least_once();
+    // The drain begins when a run is found to be due.
+    let jobs = Jobs::new([job]).expect("jobs").clock(move || {
+        if looks.fetch_add(1, Ordering::Relaxed) == 0 {
+            return SystemTime::UNIX_EPOCH;
+        }
+        leads.resign();
+        while !leads.is_draining() {
+            std::thread::yield_now();
+        }
+        SystemTime::UNIX_EPOCH + Duration::from_secs(10)
+    });
+    let run = jobs.run(&leadership, |run| -> std::future::Ready<RunEnd> {
+        panic!("a run begins: {run:?}");
+    });
+    assert!(run.await.expect("records").is_none(), "it drained");
+    assert!(recorded_runs(&stored(&lock).await).expect("records").is_empty());
+    drop((jobs, leadership));
+    election.stop().await;
 }
 
 /// Nobody else can lead while a leader that records nothing waits for the end of its drain.

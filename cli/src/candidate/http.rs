@@ -87,9 +87,8 @@ async fn leader(
     Extension(extent): Extension<Extent>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Answer> {
-    let now = started.get().map(|started| started.election.watch().current());
-    let watch = async || started.wait().await.election.watch();
-    wait_if_asked(query.as_deref(), &extent, now, watch).await?;
+    let status = async { started.wait().await.election.watch() };
+    wait_if_asked(query.as_deref(), &extent, status, || show(&started)).await?;
     Ok(Json(show(&started)))
 }
 
@@ -107,8 +106,7 @@ fn show(started: &Started) -> Value {
     let election = started.get().map(|started| &started.election);
     let leader = election.and_then(Election::leader);
     let mine = election.is_some_and(Election::is_leader);
-    let fresh = election.is_some_and(|election| election.fresh_leader().is_some());
-    leader_fields(leader.as_ref(), mine, fresh)
+    leader_fields(leader.as_ref(), mine)
 }
 
 /// Redirects any method: 307 preserves the method and the body.

@@ -152,6 +152,11 @@ impl CandidateArgs {
         self.http_ui
     }
 
+    /// Whether `/readyz` is to return 200 only while it leads.
+    pub fn is_ready_when_leading(&self) -> bool {
+        self.ready_when_leading
+    }
+
     /// Whether an address is advertised.
     pub fn advertises(&self) -> bool {
         self.advertise.is_some()
@@ -196,6 +201,7 @@ impl CandidateArgs {
         let (election, changes) =
             self.settings(self.moves.apply(builder, check), &lock, grace).start_with_changes()?;
         let health = Arc::new(Health::new(lock.lease));
+        health.cordon(self.moves.stand_aside);
         let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
         if let Some(server) = &http {
             server.serve(election.clone(), Arc::clone(&health));

@@ -35,7 +35,7 @@ pub struct MoveArgs {
     prefer_after: Option<Duration>,
     /// Begin by standing aside: lead only if no candidate that is ready does.
     #[arg(long)]
-    stand_aside: bool,
+    pub stand_aside: bool,
 }
 
 /// The flags of the check.

@@ -38,7 +38,7 @@ impl Reach {
         let mut last = None;
         let mut on_retry = |why: &CliError| {
             let why = why.to_string();
-            if last.as_ref() != Some(&why) && self.reports_failures() {
+            if self.reports_failures() {
                 status.clear();
                 output::note(format!("incumbent: {why}; retrying"));
             }

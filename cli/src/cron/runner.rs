@@ -151,7 +151,8 @@ impl Runner {
         let election = self.candidate.election.clone();
         let mut refusals = Refusals::of(std::iter::once(&election));
         let (jobs, commands) = (self.jobs.clone(), Arc::clone(&self.commands));
-        let leads = lead(&election, &jobs, &commands);
+        let watchdog = Watchdog::start(election.clone(), true);
+        let leads = lead(&election, &jobs, &commands, &watchdog);
         tokio::pin!(leads);
         let stop = election.stop();
         tokio::pin!(stop);
@@ -186,7 +187,7 @@ impl Runner {
                         Ok(TermEnd::Lost(_) | TermEnd::GivenUp) => {}
                         Err(failure) => self.fail(failure),
                     }
-                    leads.set(lead(&election, &jobs, &commands));
+                    leads.set(lead(&election, &jobs, &commands, &watchdog));
                 }
                 refused = refusals.next() => self.candidate.status.show_or_note(&refused),
                 () = self.candidate.status.next_update(), if !election.is_leader() => {
@@ -215,13 +216,16 @@ async fn lead(
     election: &Election,
     jobs: &Jobs,
     commands: &Arc<Commands>,
+    watchdog: &Watchdog,
 ) -> Result<TermEnd, CliError> {
+    watchdog.await_term();
     let Ok(leadership) = election.won().await else { return Ok(TermEnd::Stopped) };
     output::note(format!(
         "incumbent: leading {} with token {}",
         election.name(),
         leadership.token()
     ));
+    watchdog.pause();
     let leadership = Arc::new(leadership);
     let ended = jobs
         .run(&leadership, |run| {

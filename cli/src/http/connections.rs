@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::ServiceExt;
@@ -38,6 +39,23 @@ const MAX_EVENTS: Duration = Duration::from_secs(3600);
 
 /// The maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
+
+/// How long a client may acknowledge nothing of what it is sent. One that vanished keeps its place
+/// among those that are sent events no longer than this after a comment, rather than for the many
+/// minutes of retransmissions.
+#[cfg(target_os = "linux")]
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+
+/// Has the system end this connection once its client is silent for too long, where it can.
+pub fn drop_silent(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    {
+        let most = u32::try_from(MAX_SILENCE.as_millis()).unwrap_or(u32::MAX);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, most); // an error: it has ended
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
+}
 
 /// Until when a connection may last, for the request on it.
 #[derive(Clone)]

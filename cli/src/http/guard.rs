@@ -165,7 +165,7 @@ impl Guard {
         };
         // No other page knows the token, and a browser adds none by itself.
         if !has_token {
-            if is_of_another_page(method, headers) {
+            if is_of_another_page(access, method, headers) {
                 return is_forbidden("a request of another page");
             }
             if !self.is_own_name(headers) {
@@ -205,13 +205,16 @@ fn plain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Whether a page of another origin sent the request. One that only follows a link reads nothing.
-fn is_of_another_page(method: &Method, headers: &HeaderMap) -> bool {
+/// Whether a page of another origin sent the request. One that only follows a link reads nothing:
+/// the browser leaves that page, while in a frame a page could open any number of them.
+fn is_of_another_page(access: Access, method: &Method, headers: &HeaderMap) -> bool {
     let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
     match (header("sec-fetch-site"), header("origin")) {
         (Some(b"same-origin" | b"none"), _) | (None, None) => false,
         (Some(_), _) => {
-            let is_link = header("sec-fetch-mode") == Some(b"navigate");
+            let is_link = access == Access::Read
+                && header("sec-fetch-mode") == Some(b"navigate")
+                && header("sec-fetch-dest") == Some(b"document");
             !(is_link && matches!(*method, Method::GET | Method::HEAD))
         }
         (None, Some(origin)) => {
@@ -317,12 +320,16 @@ mod tests {
     #[test]
     fn page_of_another_origin_is_refused_unless_it_is_a_link() {
         let guard = guard(Permission::Everybody, false);
-        let sent = |method: &Method, fields: Fields<'_>| {
+        let sent = |access: Access, method: &Method, fields: Fields<'_>| {
             let fields = fields.iter().chain(&[("host", "127.0.0.1:80")]);
             let headers = fields.map(|(name, value)| {
                 (name.parse().expect("a name"), value.parse().expect("a value"))
             });
-            guard.refusal(Access::Act, method, &headers.collect()).is_none()
+            guard.refusal(access, method, &headers.collect()).is_none()
+        };
+        let to = |place: &'static str| {
+            let mode = ("sec-fetch-mode", "navigate");
+            [("sec-fetch-site", "cross-site"), mode, ("sec-fetch-dest", place)]
         };
         for (fields, is_read, is_done) in [
             (&[("origin", "http://127.0.0.1:80")][..], true, true),
@@ -332,11 +339,13 @@ mod tests {
             (&[("sec-fetch-site", "none")], true, true),
             (&[("sec-fetch-site", "same-site")], false, false),
             (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")], false, false),
-            (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], true, false),
+            (&to("document"), true, false),
+            (&to("iframe"), false, false),
         ] {
-            assert_eq!(sent(&Method::GET, fields), is_read, "{fields:?}");
-            assert_eq!(sent(&Method::POST, fields), is_done, "{fields:?}");
+            assert_eq!(sent(Access::Read, &Method::GET, fields), is_read, "{fields:?}");
+            assert_eq!(sent(Access::Act, &Method::POST, fields), is_done, "{fields:?}");
         }
+        assert!(!sent(Access::ReadWithToken, &Method::GET, &to("document")), "the data of a page");
     }
 
     #[test]

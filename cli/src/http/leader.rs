@@ -8,8 +8,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
+use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::Holder;
-use incumbent::{Advertisement, Leader, Status, StatusWatch};
+use incumbent::{Leader, StatusWatch};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
@@ -21,10 +22,10 @@ use super::connections::Extent;
 pub const HTTP: Flags = Flags { address: "--http", token_file: "--http-token-file" };
 
 /// The fields of `/leader`.
-pub fn leader_fields(leader: Option<&Leader>, mine: bool, fresh: bool) -> Value {
+pub fn leader_fields(leader: Option<&Leader>, mine: bool) -> Value {
     let mut fields = Holder::to_json(leader.map(Holder::from).as_ref());
     fields["mine"] = mine.into();
-    fields["fresh"] = leader.map(|_| fresh).into();
+    fields["fresh"] = leader.map(|leader| leader.is_fresh(BootClock.now())).into();
     fields
 }
 
@@ -116,18 +117,17 @@ fn id_of(fields: &Value) -> String {
 /// The longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Waits until the leader has changed, for `MAX_WAIT` at most, if the query of a request asks for
-/// it; else refuses it. `now`: the status, if the lock was reached. `watch`: that of the election,
-/// once it was.
+/// Waits until the fields of `/leader` have changed, for `MAX_WAIT` at most, if the query of a
+/// request asks for it; else refuses it. `status`: that of the election, once the lock was reached.
 pub async fn wait_if_asked(
     query: Option<&str>,
     extent: &Extent,
-    now: Option<Status>,
-    watch: impl AsyncFnOnce() -> StatusWatch,
+    status: impl Future<Output = StatusWatch>,
+    show: impl Fn() -> Value,
 ) -> Result<(), (StatusCode, String)> {
     if let Some(wait) = LeaderWait::parse(query).map_err(|line| (StatusCode::BAD_REQUEST, line))? {
         extent.extend(MAX_WAIT);
-        wait.over(now, watch).await;
+        wait.over(status, show).await;
     }
     Ok(())
 }
@@ -140,9 +140,6 @@ enum LeaderWait {
     /// That the leader's token differs from this one.
     TokenOtherThan(Option<u64>),
 }
-
-/// The fields compared to detect a change of the leader: a renewal changes none.
-type Leading = (Option<(Arc<str>, Option<u64>, Option<Arc<Advertisement>>)>, bool);
 
 impl LeaderWait {
     /// Parses the query of a request: `None` if it does not wait.
@@ -164,45 +161,25 @@ impl LeaderWait {
         }
     }
 
-    async fn over(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
+    async fn over(self, status: impl Future<Output = StatusWatch>, show: impl Fn() -> Value) {
         let end = Instant::now() + MAX_WAIT;
         tokio::select! {
-            () = self.changed(now, watch) => {}
+            () = self.changed(status, show) => {}
             () = sleep_until(end) => {}
         }
     }
 
-    async fn changed(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
-        let mut first = match self {
-            Self::TokenOtherThan(_) => None,
-            // Nothing is known of a lock that was not reached.
-            Self::Change => Some(now.as_ref().map_or_else(Default::default, leading)),
-        };
-        let mut watch = watch().await;
-        while let Some(status) = watch.next().await {
-            let now = leading(&status);
-            if let Self::TokenOtherThan(known) = self
-                && token(&now) != known
-            {
-                return;
-            }
-            if *first.get_or_insert_with(|| now.clone()) != now {
+    async fn changed(self, status: impl Future<Output = StatusWatch>, show: impl Fn() -> Value) {
+        let mut first = show();
+        let mut status = status.await;
+        if let Self::TokenOtherThan(known) = self {
+            first = show(); // before, nothing was known of the lock
+            if first["token"].as_u64() != known {
                 return;
             }
         }
+        while show() == first && status.changed().await {}
     }
-}
-
-fn leading(status: &Status) -> Leading {
-    let leader = status.leader.as_ref().map(|leader| {
-        let token = leader.token.map(|token| token.0);
-        (Arc::clone(&leader.identity), token, leader.advertisement.clone())
-    });
-    (leader, status.token.is_some())
-}
-
-fn token((leader, _): &Leading) -> Option<u64> {
-    leader.as_ref().and_then(|(_, token, _)| *token)
 }
 
 #[cfg(test)]
@@ -230,7 +207,7 @@ mod tests {
     async fn wait_is_bounded() {
         let begun = Instant::now();
         // The lock is never reached.
-        LeaderWait::Change.over(None, async || std::future::pending().await).await;
+        LeaderWait::Change.over(std::future::pending(), || Value::Null).await;
         assert_eq!(begun.elapsed().as_secs(), MAX_WAIT.as_secs());
     }
 }

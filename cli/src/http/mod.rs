@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use axum::Router;
+use axum::serve::ListenerExt;
 
 use crate::error::{CliError, Code};
 use crate::http::listen::{Address, Socket};
@@ -107,6 +108,7 @@ impl HttpListener {
         match self.socket {
             Socket::Tcp(socket) => {
                 let client = |address: &SocketAddr| Some(connections::network_of(address.ip()));
+                let socket = socket.tap_io(|stream| connections::drop_silent(stream));
                 let serves = tokio::spawn(connections::serve(socket, client, routes));
                 ServedHttp {
                     _serves: BackgroundTask(serves),

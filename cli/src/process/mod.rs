@@ -7,9 +7,11 @@ pub mod signals;
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 #[cfg(target_os = "linux")]
 pub use self::linux::*;
@@ -36,6 +38,18 @@ pub fn on_own_thread<T: Send + 'static>(
     }
 }
 
+/// Reads or writes a file on a thread of its own: a disk that does not respond in time, as one of a
+/// network, is a failure.
+pub async fn on_disk<T: Send + 'static>(
+    within: Duration,
+    act: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    match timeout(within, on_own_thread(act)).await {
+        Ok(done) => done?,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no response of the disk")),
+    }
+}
+
 /// Raises the limit of open files to this number, or as far as it may be: that of this process, and
 /// of those that it starts from now on. Returns how many are allowed then.
 #[cfg(unix)]
@@ -53,7 +67,6 @@ pub fn allow_files(wanted: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
 
@@ -62,11 +75,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (release, hangs) = mpsc::channel::<()>();
         let outcome = runtime.block_on(async {
-            let hung = on_own_thread(move || hangs.recv().is_err());
-            tokio::time::timeout(Duration::from_millis(10), hung).await
+            on_disk(Duration::from_millis(10), move || Ok(hangs.recv().is_err())).await
         });
         drop(runtime); // waits for the threads that are its own
-        assert!(outcome.is_err());
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(release);
     }
 

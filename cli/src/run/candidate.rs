@@ -125,6 +125,10 @@ impl CommandCandidate {
         let taken = tokio::select! {
             taken = once_per(leadership, period) => taken,
             signal = self.signals.end() => return Ok(Some(CommandEnd::Stopped(signal))),
+            _ = leadership.draining() => {
+                self.took_period = Some(began..=unix_seconds()); // it may be stored
+                return Ok(Some(self.ends(leadership).await));
+            }
         };
         let tried = Some(began..=unix_seconds());
         match taken {
@@ -135,7 +139,8 @@ impl CommandCandidate {
             Ok(Some(_)) => Ok(Some(CommandEnd::ByItself { code: 0, interrupted: false })),
             Err(error) if error.kind() == ScheduleErrorKind::TermOver => {
                 self.took_period = tried; // it may be stored: then it is this run that is lost
-                Ok(Some(self.ends(leadership).await))
+                output::note(format!("incumbent: {error}"));
+                Ok(Some(self.give_up(leadership).await)) // the term may continue
             }
             Err(error) => Err(error.into()),
         }
@@ -143,6 +148,7 @@ impl CommandCandidate {
 
     /// Leads for one term.
     async fn lead(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
+        self.watchdog.pause(); // --on-won may take longer than a lease
         let began = BootClock.now();
         if !self.term.is_empty()
             && let Some(ended) = self.announce(leadership).await?
@@ -171,10 +177,15 @@ impl CommandCandidate {
     /// first.
     async fn elected(&mut self) -> Result<Result<Leadership, u8>, CliError> {
         let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
+        match self.not_before {
+            None => self.watchdog.await_term(),
+            Some(_) => self.watchdog.pause(), // a term that it wins meanwhile waits
+        }
         loop {
             tokio::select! {
                 () = sleep_until(self.not_before) => {
                     self.not_before = None;
+                    self.watchdog.await_term();
                     self.term.stand_ready();
                 }
                 won = self.candidate.election.won(), if self.not_before.is_none() => {
@@ -214,22 +225,33 @@ impl CommandCandidate {
             let started = BootClock.now();
             let ended = self.work(leadership).await;
             self.watchdog.pause();
-            let saved = match &self.checkpoint {
-                Some(checkpoint) => checkpoint.save_last(self.candidate.lease).await,
-                None => true,
+            let restarts = self.options.on_exit == OnExit::Restart
+                && self.ending.is_none()
+                && matches!(ended, Ok(CommandEnd::ByItself { interrupted: false, .. }));
+            let (checkpoint, lease, mut saved) = (&self.checkpoint, self.candidate.lease, true);
+            let save = async {
+                if let Some(checkpoint) = checkpoint {
+                    saved = checkpoint.save_last(lease).await;
+                }
             };
+            match restarts {
+                true => save.await,
+                // Requests no longer come here while it is saved.
+                false => self.term.end(leadership, leadership.deadline(), save).await,
+            }
             let ended = ended?;
             if let Some(signal) = self.ending {
                 return Ok(Next::Exit(exit_code(signal)));
             }
-            let CommandEnd::ByItself { code, interrupted } = ended else {
+            let CommandEnd::ByItself { code, .. } = ended else {
                 return Ok(self.next_after(ended));
             };
-            let exit = if saved { code } else { code.max(Code::Failed as u8) };
-            match self.options.on_exit {
-                OnExit::Restart if !interrupted => {}
-                OnExit::Stop => return Ok(Next::ExitWithoutRelease(exit)),
-                _ => return Ok(Next::Exit(exit)),
+            if !restarts {
+                let exit = if saved { code } else { code.max(Code::Failed as u8) };
+                return Ok(match self.options.on_exit {
+                    OnExit::Stop => Next::ExitWithoutRelease(exit),
+                    _ => Next::Exit(exit),
+                });
             }
             let pause = self.restarts.pause_after(started);
             self.watchdog.feed(leadership.deadline());

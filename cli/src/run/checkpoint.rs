@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::{BackgroundTask, on_own_thread};
+use crate::process::{BackgroundTask, on_disk};
 
 /// How long a file may take to be written or read on a hung disk.
 const IO_WITHIN: Duration = Duration::from_secs(2);
@@ -121,14 +121,8 @@ async fn within<T: Send + 'static>(
     what: &str,
     act: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, String> {
-    let failed = |why: &dyn std::fmt::Display| {
-        format!("the checkpoint {} cannot be {what}: {why}", path.display())
-    };
-    match tokio::time::timeout(IO_WITHIN, on_own_thread(act)).await {
-        Ok(Ok(done)) => done.map_err(|error| failed(&error)),
-        Ok(Err(ended)) => Err(failed(&ended)),
-        Err(_) => Err(failed(&"no response of the disk")),
-    }
+    let done = on_disk(IO_WITHIN, act).await;
+    done.map_err(|why| format!("the checkpoint {} cannot be {what}: {why}", path.display()))
 }
 
 /// Replaces the file at once, readable by this user.

@@ -123,7 +123,7 @@ impl RunningHook {
 /// How often to look whether processes remain that cannot be stopped.
 const LOOK_FOR_LEFT: Duration = Duration::from_secs(1);
 /// How long a hook outside of a term may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub const HOOK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a hook outside of a term.
 pub async fn run_hook(
@@ -132,7 +132,7 @@ pub async fn run_hook(
     environment: &[(&str, OsString)],
     withheld: Vec<String>,
 ) -> Result<(), String> {
-    let kill_at = BootClock.now() + LIMIT;
+    let kill_at = BootClock.now() + HOOK_LIMIT;
     let until = StopTimes { ask_at: kill_at, kill_at };
     let hook = RunningHook::start(flag, text, environment, until, withheld);
     hook.map_err(|failure| format!("{flag} cannot be run: {failure}"))?.ended().await

@@ -42,7 +42,7 @@ pub use self::grace::Grace;
 use self::guard::WatchdogDevice;
 pub use self::guard::{CommandFailure, SentinelArgs, unstopped};
 pub use self::guarded::{CommandEnd, GuardedCommand, Order, new_orders};
-pub use self::hooks::{HOOK, prepare_children, run_hook};
+pub use self::hooks::{HOOK, HOOK_LIMIT, prepare_children, run_hook};
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 use self::term::TermActions;

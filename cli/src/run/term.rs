@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::{Election, Leadership, Loss, Readiness, Token};
+use incumbent::{Election, Leadership, Loss, Token};
 
 use super::deadline::{DeadlineFile, variables};
 use super::grace::Grace;
@@ -361,7 +361,7 @@ impl TermActions {
     /// Gives up a term whose start failed, and stands aside for a while. Returns until when.
     pub fn refuse(&mut self, leadership: &Leadership, began: Instant, why: &str) -> Instant {
         let pause = self.restarts.pause_after(began);
-        if self.election.watch().current().readiness != Readiness::Cordoned {
+        if !self.health.is_cordoned() {
             self.stands_aside = true;
             self.election.stand_aside(true);
         }

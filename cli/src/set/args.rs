@@ -7,7 +7,7 @@ use clap::Args;
 use super::work::OnShardExit;
 use crate::candidate::CheckArgs;
 use crate::lock::LeaseArgs;
-use crate::output::time_format::parse_up_to_a_year;
+use crate::output::time_format::parse_up_to_a_day;
 use crate::run::{Program, StopArgs};
 
 /// Run COMMAND for each shard of the set NAME that this process leads.
@@ -84,8 +84,8 @@ pub struct ShareArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_shards: Option<u32>,
     /// For how long no member has come or gone before shards move to members that lead less
-    /// [default: two leases].
-    #[arg(long, value_name = "DURATION", value_parser = parse_up_to_a_year)]
+    /// [default: two leases]. At most a day.
+    #[arg(long, value_name = "DURATION", value_parser = parse_up_to_a_day)]
     pub settle: Option<Duration>,
     /// How many shards of the set move at once [default: a tenth of them].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -29,8 +29,6 @@ pub struct Commands {
     pub withheld: Vec<String>,
     /// By shard, what its guard releases if this process dies; none without a sentinel.
     pub terms: Vec<Option<Terms>>,
-    /// Whether there is one command at a time.
-    pub is_alone: bool,
     pub set: Arc<SetOnce<Set>>,
     pub orders: broadcast::Sender<Order>,
     pub events: mpsc::UnboundedSender<MemberEvent>,
@@ -126,7 +124,7 @@ impl Commands {
             grace: self.grace,
             withheld: self.withheld.clone(),
             terms: self.terms.get(term.shard as usize).cloned().flatten(),
-            is_alone: self.is_alone,
+            is_alone: self.naming == Naming::Seats,
             shares_term: false,
         };
         let of_term = (term.leadership, term.election);

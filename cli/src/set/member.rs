@@ -20,7 +20,7 @@ use crate::output;
 use crate::process::allow_files;
 use crate::run::{
     CommandFailure, Ending, Grace, Order, SignalAction, Signals, channel_of_terms, check_uptime,
-    exit_code, new_orders, suspend_self,
+    exit_code, new_orders, suspend_self, unstopped,
 };
 
 /// A member that runs.
@@ -33,8 +33,6 @@ struct Member {
     /// Held for reading by the work of each term, until no process of it is left.
     works: Arc<RwLock<()>>,
     naming: Naming,
-    /// Whether several commands run at a time: then none is suspended with this process.
-    has_many: bool,
     check: CheckProcesses,
     ending: Ending,
 }
@@ -121,7 +119,6 @@ impl SetRun {
             election.grace(grace.total()).sentinel(sentinel)
         });
         let set = Arc::new(SetOnce::new());
-        let has_many = naming == Naming::Shards;
         let commands = Arc::new(Commands {
             program: self.program,
             shards: self.share.shards,
@@ -130,7 +127,6 @@ impl SetRun {
             grace,
             withheld: args.secrets(&self.stop.pass_env),
             terms,
-            is_alone: !has_many,
             set: Arc::clone(&set),
             orders: orders.clone(),
             events,
@@ -158,7 +154,6 @@ impl SetRun {
             orders,
             works,
             naming,
-            has_many,
             check,
             ending: Ending::new(self.stop.drain, lock.lease),
         };
@@ -224,17 +219,14 @@ impl Member {
                         let elections = (0..).map_while(|shard| self.set.election(shard));
                         elections.for_each(incumbent::Election::end_drain);
                     },
-                    SignalAction::Suspend if self.has_many || self.ending.has_begun() => suspend_self(),
+                    // Of several commands none is suspended with this process.
+                    SignalAction::Suspend if self.naming == Naming::Shards || self.ending.has_begun() => suspend_self(),
                     SignalAction::Suspend if self.orders.send(Order::Suspend).is_err() => suspend_self(),
                     SignalAction::Suspend => {}
                     // An error: no command runs.
                     SignalAction::PassOn(signal) => drop(self.orders.send(Order::PassOn(signal))),
                 },
-                Some(event) = events.recv() => match event {
-                    Err(CommandFailure::Left(left)) => self.exit_without_release(&left),
-                    Err(CommandFailure::Failed(failure)) => self.ending.begin(Err(failure)),
-                    Ok(code) => self.ending.begin(Ok(code)),
-                },
+                Some(event) = events.recv() => self.note(event),
                 Some(change) = changes.next() => {
                     self.report(&change);
                     service.update(http::summary(&self.set));
@@ -247,7 +239,19 @@ impl Member {
                 },
             }
         }
+        // The last command may have failed while the set stopped.
+        while let Ok(event) = events.try_recv() {
+            self.note(event);
+        }
         self.status.clear();
+    }
+
+    fn note(&mut self, event: MemberEvent) {
+        match event {
+            Err(CommandFailure::Left(left)) => self.exit_without_release(&left),
+            Err(CommandFailure::Failed(failure)) => self.ending.begin(Err(failure)),
+            Ok(code) => self.ending.begin(Ok(code)),
+        }
     }
 
     fn report(&mut self, change: &ShardChange) {
@@ -258,6 +262,9 @@ impl Member {
             ShardChange::Draining { shard, .. } => self.status.print(&format!("{shard} drains")),
             ShardChange::Lost { shard, cause, .. } => {
                 self.status.print(&format!("lost {shard}: {cause}"));
+            }
+            ShardChange::Missed(missed) => {
+                self.status.print(&format!("missed {missed} transitions"));
             }
             ShardChange::OtherNumber { shards } => {
                 let own = self.set.status().len();
@@ -276,11 +283,7 @@ impl Member {
     /// Exits without a release: the leases must end before another member leads these shards. The
     /// guards of the other commands stop them, and release their shards.
     fn exit_without_release(&self, left: &str) -> ! {
-        let message = format!(
-            "COMMAND could not be stopped: {left}; its shard is not released, and another member may \
-             lead it after the lease: stop it now"
-        );
-        CliError::new(Code::Failed, message).report();
+        unstopped(left).report();
         self.check.close();
         std::process::exit(Code::Failed as i32)
     }

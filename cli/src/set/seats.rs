@@ -19,6 +19,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
         ("--checkpoint", run.checkpoint.is_some()),
         ("--http-token-file", token_file.is_some()),
         ("--http-ui", run.candidate.serves_page()),
+        ("--ready-when-leading", run.candidate.is_ready_when_leading()),
         ("--on-exit stop", run.on_exit == OnExit::Stop),
         ("a hook, an address or a Service", !run.term.is_empty()),
     ];

@@ -102,12 +102,17 @@ async fn checkpoint_that_no_term_could_write_is_refused() {
 }
 
 #[test]
-fn checkpoint_of_seats_is_refused() {
-    let output = incumbent()
-        .args(["run", "my_app", "--seats", "2", "--checkpoint", "/tmp/x", "--", "true"])
-        .output()
-        .expect("it runs");
-    assert_eq!(output.status.code(), Some(2));
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(message.contains("--checkpoint cannot be used with --seats"), "{message}");
+fn flags_that_seats_do_not_take_are_refused() {
+    for flags in [&["--checkpoint", "/tmp/x"][..], &["--ready-when-leading", "--http", "0"]] {
+        let output = incumbent()
+            .args(["run", "my_app", "--seats", "2"])
+            .args(flags)
+            .args(["--", "true"])
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("{} cannot be used with --seats", flags[0]);
+        assert!(message.contains(&expected), "{message}");
+    }
 }

@@ -8,7 +8,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::env::{Candidate, TestEnv, incumbent, read_deadline};
+use crate::env::{BUCKET, Candidate, TestEnv, incumbent, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
@@ -102,6 +102,29 @@ async fn refused_term_goes_to_another_candidate() {
         &mut first,
         "incumbent: --on-won exited with code 3: the term is given up; standing aside for 1s",
     );
+}
+
+/// Its check fails when the term is refused, which hides that it stands aside.
+#[tokio::test]
+async fn refused_term_of_a_sick_candidate_leaves_it_standing_aside() {
+    let env = TestEnv::start().await;
+    let (place, log) = place();
+    let go = place.path().join("go").display().to_string();
+    let check = format!("[ -e {go} ]");
+    let lost = format!("echo $INCUMBENT_EVENT $INCUMBENT_CAUSE >> {log}");
+    let (port, address) = free_port();
+    let checked = ["--check", &check, "--check-interval", "1s", "--check-failures", "1"];
+    let flags = ["--http", &port, "--stand-aside", "--on-won", &check, "--on-lost", &lost];
+    let mut run = env.run("my_app", &[&checked[..], &flags].concat(), SERVE);
+    logged(&log, "lost resigned").await;
+    fs::write(&go, "").expect("a file");
+    run.wait_for_line("up").await;
+    // Its check may take long on a busy machine, so that it seems sick again.
+    eventually("a healthy leader that stands aside", async || {
+        let (_, line) = get(&address, "/readyz")?;
+        (line.contains("leading") && line.contains("standing aside")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -209,4 +232,27 @@ async fn watch_runs_a_command_at_each_change() {
     watch.signal(Signal::TERM);
     watch.exit().await;
     said(&mut watch, "incumbent: --exec exited with code 1");
+}
+
+#[tokio::test]
+async fn watch_follows_while_its_command_runs() {
+    let env = TestEnv::start().await;
+    let (place, log) = place();
+    let go = place.path().join("go").display().to_string();
+    let exec = format!("until [ -e {go} ]; do sleep 0.05; done; echo $INCUMBENT_IDENTITY >> {log}");
+    let mut watch = incumbent();
+    watch.args(["election", "watch", "my_app", "--server", &env.server.url(), "--exec", &exec]);
+    let mut watch = Candidate::start(watch);
+    let leaders = ["first", "second", "third"];
+    for leader in leaders {
+        env.put("my_app", leader).await;
+        while !watch.line().await.contains(&format!("{leader} leads")) {}
+    }
+    assert_eq!(lines(&log), [""; 0], "the first command runs");
+    let context = async_nats::jetstream::new(env.server.connect().await);
+    context.delete_key_value(BUCKET).await.expect("it is deleted");
+    fs::write(&go, "").expect("a file");
+    assert_ne!(watch.exit_code().await, Some(0));
+    let run: Vec<_> = lines(&log).into_iter().filter(|line| !line.is_empty()).collect();
+    assert_eq!(run, leaders, "each change, in order");
 }

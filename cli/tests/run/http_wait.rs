@@ -68,6 +68,18 @@ async fn answer_comes_when_the_leader_changes() {
     .await;
 }
 
+/// No message says that the leader is no longer fresh: the clock does, sooner than the wait ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_ends_when_the_leader_is_no_longer_fresh() {
+    let env = TestEnv::start().await;
+    let pair = Pair::start(&env, &[]).await;
+    let waiting = answer(ask(&pair.second, &format!("/leader?wait={}", pair.token)));
+    env.server.pause();
+    let answered = tokio::time::timeout(TIMEOUT / 2, answered(waiting)).await.expect("in time");
+    assert_eq!((&answered["leader"], &answered["fresh"]), (&"c1".into(), &false.into()));
+    env.server.resume();
+}
+
 /// A load balancer that waits at each candidate learns of the leader's start at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn first_leader_ends_the_wait_of_an_unreached_lock() {

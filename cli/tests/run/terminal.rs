@@ -166,6 +166,29 @@ async fn stopped_output_does_not_delay_the_election() {
     shell.wait_for("ready$ ").await;
 }
 
+/// Nor does one that was blocked before it won: no command runs, and nobody takes its term.
+#[tokio::test]
+async fn standby_with_stopped_output_leaves_the_lead_to_others() {
+    let env = TestEnv::start().await;
+    let mut first = env.run("my_app", &["--identity", "first"], "echo up; exec sleep 1000");
+    first.wait_for_line("up").await;
+    let mut shell = Shell::start().await;
+    shell.run_script(&env, "--identity second", "exec sleep 1000");
+    shell.wait_for("first leads for").await;
+    shell.type_keys("\x13");
+    // Its next status line, of four a second, blocks.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    first.signal(Signal::TERM);
+    incumbent_test_support::eventually("the standby wins", async || {
+        (env.holder("my_app").await.as_deref() == Some("second")).then_some(())
+    })
+    .await;
+    let mut third = env.run("my_app", &[], "echo up; exec sleep 1000");
+    third.wait_for_line("up").await;
+    shell.type_keys("\x11\x03");
+    shell.wait_for("ready$ ").await;
+}
+
 #[tokio::test]
 async fn status_line_of_run_names_the_leader() {
     let env = TestEnv::start().await;

@@ -129,7 +129,7 @@ pub fn unguarded() -> CliError {
 /// The error of processes that could not be stopped.
 pub fn unstopped(left: &str) -> CliError {
     let message = format!(
-        "COMMAND could not be stopped: {left}; the lock is not released, and another candidate may \
+        "COMMAND could not be stopped: {left}; its lock is not released, and another candidate may \
          lead after the lease: stop it now"
     );
     CliError::new(Code::Failed, message)

@@ -3,13 +3,15 @@
 
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::bind;
+use nix::libc::in6_pktinfo;
+use nix::sys::socket::sockopt::{Ipv6RecvHopLimit, Ipv6RecvPacketInfo};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, bind, recvmsg, setsockopt};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, eth, ipproto, recv, send, sendto,
@@ -24,6 +26,8 @@ use tokio::time::{Instant, timeout_at};
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(30);
 /// A probe may be lost.
 const PROBES: u32 = 2;
+/// The most packets that came before the socket was bound: more than its buffer holds.
+const MAX_EARLY: u32 = 10_000;
 
 const ARP_REQUEST: u8 = 1;
 const ARP_REPLY: u8 = 2;
@@ -32,7 +36,7 @@ const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 const IS_ROUTER: u8 = 0x80;
 const OVERRIDE: u8 = 0x20;
-/// Neighbour discovery requires it, so that no router passes it on.
+/// Neighbour discovery requires it: a router that passes a message on takes one away.
 const HOPS: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -105,6 +109,13 @@ impl Neighbours {
                     })
                     .ok_or(Errno::NODEV)?;
                 bind(socket.as_raw_fd(), &of_link)?;
+                // Until then it received what comes on other links, too.
+                let mut buffer = [0; 1];
+                for _ in 0..MAX_EARLY {
+                    if recv(&socket, &mut buffer, RecvFlags::empty()) == Err(Errno::WOULDBLOCK) {
+                        break;
+                    }
+                }
                 (socket, Protocol::Arp { address })
             }
             IpAddr::V6(address) => {
@@ -112,6 +123,8 @@ impl Neighbours {
                 let socket = socket_with(AddressFamily::INET6, SocketType::RAW, flags, icmp)?;
                 sockopt::set_ipv6_multicast_hops(&socket, u32::from(HOPS))?;
                 sockopt::set_ipv6_unicast_hops(&socket, Some(HOPS))?;
+                setsockopt(&socket, Ipv6RecvHopLimit, &true)?;
+                setsockopt(&socket, Ipv6RecvPacketInfo, &true)?;
                 let forwarding = format!("/proc/sys/net/ipv6/conf/{}/forwarding", link.name);
                 let forwarding = fs::read_to_string(forwarding).unwrap_or_default();
                 let is_router = !["", "0"].contains(&forwarding.trim());
@@ -164,15 +177,34 @@ impl Neighbours {
         loop {
             let length = self
                 .socket
-                .async_io(Interest::READABLE, |socket| {
-                    Ok(recv(socket, &mut buffer[..], RecvFlags::empty())?.0)
-                })
+                .async_io(Interest::READABLE, |socket| self.receive(socket, &mut buffer))
                 .await?;
             let received = buffer.get(..length).unwrap_or_default();
             if let Some(mac) = self.sender(received).filter(|mac| *mac != self.mac) {
                 return Ok(mac);
             }
         }
+    }
+
+    /// The length of a message; 0 if no host of the link has sent it.
+    fn receive(&self, socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+        let Protocol::Discovery { interface, .. } = self.protocol else {
+            return Ok(recv(socket, buffer, RecvFlags::empty())?.0); // it is bound to the link
+        };
+        let mut control = nix::cmsg_space!(i32, in6_pktinfo);
+        let (mut parts, flags) = ([IoSliceMut::new(buffer)], MsgFlags::empty());
+        let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
+        let (mut is_direct, mut is_of_link) = (false, false);
+        for received in message.cmsgs()? {
+            match received {
+                ControlMessageOwned::Ipv6HopLimit(hops) => is_direct = hops == i32::from(HOPS),
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    is_of_link = info.ipi6_ifindex == interface;
+                }
+                _ => {}
+            }
+        }
+        Ok(if is_direct && is_of_link { message.bytes } else { 0 })
     }
 
     /// Who answers for the address, if this does.

@@ -1,12 +1,15 @@
 //! An address that moves between two hosts with a cable, each in a network namespace.
 
 use std::future::Future;
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV6};
 use std::thread;
 
 use incumbent::clock::sleep_until;
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent_test_support::{Namespace, not_run};
+use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket, sockopt};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use super::neighbours::Mac;
 use super::netlink::lifetime;
@@ -136,6 +139,35 @@ fn an_address_of_another_host_refuses_the_term() {
         assert!(why.contains(&format!("in use by another host on eth0, with {other}")), "{why}");
         let netlink = Netlink::open().expect("a socket");
         assert!(netlink.addresses(&ip).await.expect("a list").is_absent());
+    });
+}
+
+#[test]
+fn an_advertisement_from_off_the_link_is_no_answer() {
+    on_hosts("a forged advertisement", async |hosts, ip| {
+        let IpAddr::V6(address) = ip.address() else { return };
+        hosts.here.cable("eth1", &hosts.other, "eth1");
+        hosts.here.ip("address add 2001:db8:1::1/64 dev eth1 nodad");
+        hosts.other.ip("address add 2001:db8:1::2/64 dev eth1 nodad");
+        let link = Netlink::open().expect("a socket").link("eth0").await.expect("eth0");
+        let ear = Neighbours::open(&link, ip.address()).expect("a socket");
+        let netlink = hosts.other.run(|| Netlink::open().expect("a socket"));
+        for (number, interface, hops) in [(1, "eth1", 255), (2, "eth0", 254), (3, "eth0", 255)] {
+            let link = netlink.link(interface).await.expect(interface);
+            let mut message = vec![136, 0, 0, 0, 0x20, 0, 0, 0];
+            message.extend(address.octets());
+            message.extend([2, 1, 2, 0, 0, 0, 0, number]);
+            hosts.other.run(|| {
+                let (kind, icmp) = (SocketType::RAW, Some(ipproto::ICMPV6));
+                let socket = socket(AddressFamily::INET6, kind, icmp).expect("a socket");
+                sockopt::set_ipv6_multicast_hops(&socket, hops).expect("a number of hops");
+                let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+                let to = SocketAddrV6::new(all_nodes, 0, 0, link.index);
+                sendto(&socket, &message, SendFlags::empty(), &to).expect("it is sent");
+            });
+        }
+        let answer = timeout(Duration::from_secs(30), ear.answer()).await.expect("the last one");
+        assert_eq!(answer.expect("a socket").to_string(), "02:00:00:00:00:03");
     });
 }
 
