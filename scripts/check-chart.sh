@@ -112,6 +112,14 @@ for url in 'kubernetes?kind=configmap' 'kubernetes?object=other'; do
 done
 echo "the chart refuses a lock that its Role is not for"
 
+for url in memory: sqlite:/data/elections.db SQLite:/data/elections.db 'nats://n/B peer:12345?dns=a:12345&quorum=3'; do
+    if "$HELM" template x "$chart" --set-string lock.url="$url" >"$log" 2>&1; then
+        failed "the chart accepts $url, which the pods of a Deployment do not share"
+    fi
+    grep -q "would lead beside each other" "$log" || failed "the chart does not explain why it refuses $url"
+done
+echo "the chart refuses locks that the pods of a Deployment do not share"
+
 # As a release has it.
 package=$(mktemp -d)
 trap 'rm -rf "$log" "$package"' EXIT

@@ -55,7 +55,12 @@ class Prometheus:
             with urllib.request.urlopen(url, timeout=10) as response:
                 return json.load(response)["data"]
         except urllib.error.HTTPError as error:
-            raise Failure(f"{json.load(error).get('error')}: {one_line(parameters)}") from None
+            raise Failure(f"{one_line(error.read().decode())}: {one_line(parameters)}") from None
+
+    def ready(self):
+        """Whether it answers queries; before that it answers them with plain text."""
+        with urllib.request.urlopen(f"{self.url}/-/ready", timeout=10):
+            return True
 
     def query(self, expression):
         """The samples that are numbers."""
@@ -226,6 +231,7 @@ def check(directory, processes):
         f"--web.listen-address=127.0.0.1:{web_port}",
     )
     prometheus = Prometheus(f"http://127.0.0.1:{web_port}")
+    wait(processes, "Prometheus is ready", prometheus.ready)
 
     candidates = "count(incumbent_leader) == 2 and sum(incumbent_leader) == 1"
     wait(processes, "a leader and a standby are scraped", lambda: prometheus.query(candidates))

@@ -1,6 +1,7 @@
 //! The leader as the one endpoint of a balancer of tower.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
@@ -35,13 +36,14 @@ impl Leaders {
     ///
     /// `service_of` returns the service of a leader; `None` leaves that leader out, as one without
     /// a valid address. The service of a former leader is removed when its term is over by the
-    /// clock of this process.
+    /// clock of this process, and when the observer has stopped.
     pub fn discover<S: Send + 'static>(
         self,
         mut service_of: impl FnMut(&Leader) -> Option<S> + Send + 'static,
     ) -> Changes<Result<Change<LeaderKey, S>, Infallible>> {
         let mut present: Option<LeaderKey> = None;
-        Changes::new(self.flat_map(move |leader| {
+        let leaders = self.chain(stream::once(ready(None))); // none is known to lead then
+        Changes::new(leaders.flat_map(move |leader| {
             let removed = present.take().map(Change::Remove);
             let inserted = leader.and_then(|leader| {
                 let service = service_of(&leader)?;

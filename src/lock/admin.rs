@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::{
     Capabilities, ElectionRecord, Finding, HintSink, Lock, LockError, LockErrorKind, Reading,
@@ -43,13 +44,28 @@ pub trait LockAdmin: fmt::Debug + Send + Sync {
     /// The names of the elections that are held, or were held lately, in no order.
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError>;
 
-    /// The last writes to all elections, sorted by name.
+    /// The last writes to all elections, sorted by name. What turns out to be no entry of an
+    /// election is left out, unless nothing else is found.
     async fn list(&self, timeout: Duration) -> Result<Vec<ElectionRecord>, LockError> {
         let mut names = self.names(timeout).await?;
         names.sort_unstable();
         let reads: Vec<_> = names.iter().map(|name| self.record(name, timeout)).collect();
-        let reads = stream::iter(reads).buffered(READS);
-        reads.try_filter_map(async |record| Ok(record)).try_collect().await
+        let mut reads = stream::iter(reads).buffered(READS);
+        let (mut records, mut foreign) = (Vec::new(), None);
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(record) => records.extend(record),
+                Err(error) if error.kind() == LockErrorKind::Misconfigured => {
+                    debug!(%error, "left out of a list");
+                    foreign = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match foreign.filter(|_| records.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(records),
+        }
     }
 
     /// Watches the named elections, or all if none is named. Others may be reported too.

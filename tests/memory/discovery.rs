@@ -110,7 +110,8 @@ async fn without_an_accepting_leader_a_connection_fails_after_hold() {
 #[tokio::test]
 async fn the_leader_is_the_one_service_that_is_discovered() {
     let lock = MemoryLock::with_ttl(LEASE);
-    let leaders = Leaders::new(observe("my_app", lock.clone()).unwrap());
+    let observer = observe("my_app", lock.clone()).unwrap();
+    let leaders = Leaders::new(observer.clone());
     let discovered = leaders.discover(|leader| {
         let advertised = leader.advertisement.as_ref()?;
         (advertised.address() != "nowhere").then(|| advertised.address().to_owned())
@@ -134,6 +135,15 @@ async fn the_leader_is_the_one_service_that_is_discovered() {
             assert_eq!(Some(&key), inserted.last());
         }
     }
+    let election = new_election("my_app", lock.clone()).advertise("10.0.0.3:80").start().unwrap();
+    let _leadership = leads(&election).await;
+    assert!(matches!(
+        soon("it is inserted", discovered.next()).await,
+        Some(Ok(Change::Insert(..)))
+    ));
+    observer.stop().await;
+    assert!(matches!(soon("it is removed", discovered.next()).await, Some(Ok(Change::Remove(_)))));
+    assert!(soon("the end", discovered.next()).await.is_none());
 }
 
 /// It may be given to a balancer.

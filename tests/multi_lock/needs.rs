@@ -226,6 +226,26 @@ async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
     }
 }
 
+/// Its holder was seen for the last time when the lock could still be reached.
+#[tokio::test]
+async fn a_former_holder_of_an_unreachable_best_effort_lock_ends_no_term() {
+    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
+    to_b.fail(Failing::Writes(LockErrorKind::Denied));
+    let rival = candidate(b, "rival").start().unwrap();
+    drop(leads(&rival).await);
+    let lock = all_of([required(to_a), best_effort(to_b.clone())]);
+    let election = candidate(lock, "only").start().unwrap();
+    held(&a, Some("only")).await;
+    held(&a, None).await; // it has seen the rival
+    to_b.fail(OUT_OF_REACH);
+    let leadership = leads(&election).await;
+    // Each few leases it asks whether writes are still denied.
+    for _ in 0..24 {
+        let before = leadership.deadline();
+        soon("a renewal", leadership.renewed(before)).await.expect("the term continues");
+    }
+}
+
 #[tokio::test]
 async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
     let Pair { locks: [_, b], switchable: [to_a, to_b], .. } = pair();

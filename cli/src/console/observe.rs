@@ -115,13 +115,13 @@ async fn leader(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Refusal> {
     let observer = find(&observed, &name)?;
-    let now = Some(observer.watch().current());
-    wait_if_asked(query.as_deref(), &extent, now, async || observer.watch()).await?;
+    let status = std::future::ready(observer.watch());
+    wait_if_asked(query.as_deref(), &extent, status, || show(observer)).await?;
     Ok(Json(show(observer)))
 }
 
 fn show(observer: &Observer) -> Value {
-    leader_fields(observer.leader().as_ref(), false, observer.fresh_leader().is_some())
+    leader_fields(observer.leader().as_ref(), false)
 }
 
 async fn events(

@@ -4,18 +4,16 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+use super::successor::{DEFAULT_WAIT, next_holder};
 use crate::console::model::Feed;
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
-use crate::lock::elections::{ElectionState, Elections, Holder, shown, with_token};
+use crate::lock::elections::{Elections, Holder, shown, with_token};
 use crate::output::text;
 use crate::output::{self, confirm, time_format};
 use crate::output::{Format, Printing};
-
-/// The wait for a successor if the lease is unknown.
-const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// Evict the leader, and report the next holder and when it acquired the entry.
 ///
@@ -76,21 +74,15 @@ impl Evict {
             return if is_json { print_json(None) } else { Ok(()) };
         }
         let start = Instant::now();
-        while let Ok(event) = timeout_at(time_format::after(start, wait), feed.next()).await {
-            let event = event?;
-            if let ElectionState::Held(next) = &event.now
-                && event.revision > evicted
-            {
-                if is_json {
-                    return print_json(Some((next, start.elapsed())));
-                }
-                let (took, token) = (start.elapsed(), with_token(next.token));
-                let took = time_format::span(took);
-                return output::line(format!(
-                    "{} holds the entry after {took}{token}",
-                    shown(next)
-                ));
+        let end = time_format::after(start, wait);
+        let is_next = |_: &Holder, revision| revision > evicted;
+        if let Some(next) = next_holder(&mut feed, Some(end), wait, is_next).await? {
+            if is_json {
+                return print_json(Some((&next, start.elapsed())));
             }
+            let (took, token) = (start.elapsed(), with_token(next.token));
+            let took = time_format::span(took);
+            return output::line(format!("{} holds the entry after {took}{token}", shown(&next)));
         }
         if is_json {
             print_json(None)?;

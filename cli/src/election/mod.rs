@@ -9,6 +9,7 @@ pub mod leader;
 mod members;
 mod move_leader;
 mod pause;
+mod successor;
 mod watch;
 
 use clap::{Args, Subcommand};

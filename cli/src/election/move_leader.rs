@@ -5,18 +5,16 @@ use std::time::Duration;
 use clap::Args;
 use incumbent::lock::Successor;
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+use super::successor::{DEFAULT_WAIT, next_holder};
 use crate::console::model::Feed;
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
-use crate::lock::elections::{ElectionState, Elections, Handover, Holder, shown, with_token};
+use crate::lock::elections::{Elections, Handover, Holder, shown, with_token};
 use crate::output::text::printable;
 use crate::output::{self, time_format};
 use crate::output::{Format, Printing};
-
-/// The wait for a successor if the lease is unknown.
-const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// Move the leadership to another candidate, and report how long it took.
 ///
@@ -73,25 +71,10 @@ impl Move {
         if self.wait == Some(Duration::ZERO) {
             return self.print(None, handover, begun);
         }
-        let mut end = self.wait.map(|wait| time_format::after(begun, wait));
-        loop {
-            let event = match end {
-                None => feed.next().await,
-                Some(end) => match timeout_at(end, feed.next()).await {
-                    Ok(event) => event,
-                    Err(_) => break,
-                },
-            };
-            match event?.now {
-                ElectionState::Held(next) if !handover.is_from(&next) => {
-                    return self.report(&next, handover, begun);
-                }
-                ElectionState::Held(_) => {}
-                ElectionState::Vacant(_) => {
-                    let now = Instant::now();
-                    end = end.or_else(|| Some(time_format::after(now, after)));
-                }
-            }
+        let end = self.wait.map(|wait| time_format::after(begun, wait));
+        let is_next = |next: &Holder, _| !handover.is_from(next);
+        if let Some(next) = next_holder(feed, end, after, is_next).await? {
+            return self.report(&next, handover, begun);
         }
         self.print(None, handover, begun)?;
         let waited = time_format::span(begun.elapsed());

@@ -12,6 +12,10 @@ use incumbent::Advertisement;
 use incumbent::lock::CoolDownLeft;
 use serde_json::json;
 use time::OffsetDateTime;
+#[cfg(target_os = "linux")]
+use tokio::sync::mpsc;
+#[cfg(target_os = "linux")]
+use tokio::time::timeout;
 
 use crate::candidate::cooling_down;
 use crate::console::model::{Feed, Transition, cool_down_json, lost};
@@ -22,7 +26,9 @@ use crate::output::text;
 use crate::output::time_format;
 use crate::output::{self, Format, Printing};
 #[cfg(target_os = "linux")]
-use crate::run::{HOOK, prepare_children, run_hook};
+use crate::process::BackgroundTask;
+#[cfg(target_os = "linux")]
+use crate::run::{HOOK, HOOK_LIMIT, prepare_children, run_hook};
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
@@ -54,9 +60,34 @@ impl Watch {
         let elections = Elections::open(lock, self.name.as_deref()).await?;
         let mut feed = Feed::open(&elections, self.name.as_slice()).await?;
         #[cfg(target_os = "linux")]
-        if self.exec.is_some() {
-            prepare_children(HOOK)?;
+        let hooks = match &self.exec {
+            Some(text) => Some(Hooks::start(text.clone(), lock.secrets(&[]))?),
+            None => None,
+        };
+        let ended = self
+            .follow(&elections, &mut feed, async |transition| {
+                #[cfg(target_os = "linux")]
+                if let Some(hooks) = &hooks {
+                    hooks.run(transition).await;
+                }
+                #[cfg(not(target_os = "linux"))]
+                drop(transition);
+            })
+            .await;
+        #[cfg(target_os = "linux")]
+        if let Some(hooks) = hooks {
+            hooks.end().await;
         }
+        ended
+    }
+
+    /// Prints each change, and calls `on_change` with it, until the lock refuses.
+    async fn follow(
+        &self,
+        elections: &Elections,
+        feed: &mut Feed<'_>,
+        on_change: impl AsyncFn(Transition),
+    ) -> Result<(), CliError> {
         let mut failing = false;
         let mut asked = FuturesUnordered::new();
         loop {
@@ -74,7 +105,6 @@ impl Watch {
                     asked.clear();
                     if self.name.is_some() {
                         let status = transition.status();
-                        let elections = &elections;
                         asked.push(async move {
                             let left = elections.cool_down(&status).await;
                             (status, left)
@@ -87,8 +117,7 @@ impl Watch {
                         Format::Json => output::json_line(&transition.json())?,
                         Format::Text => output::line(text(&transition))?,
                     }
-                    #[cfg(target_os = "linux")]
-                    self.execute(&transition, lock).await;
+                    on_change(transition).await;
                 }
                 // An unreachable server may come back; a missing bucket or permission does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
@@ -98,27 +127,6 @@ impl Watch {
                 }
                 Err(failure) => return Err(failure),
             }
-        }
-    }
-
-    /// Runs the command of --exec, and reports its failure.
-    #[cfg(target_os = "linux")]
-    async fn execute(&self, transition: &Transition, lock: &LockArgs) {
-        let Some(text) = &self.exec else { return };
-        let (holder, cause) = (transition.outcome().ok(), transition.outcome().err());
-        let advertised = holder.and_then(|holder| holder.advertisement.as_deref());
-        let token = holder.and_then(|holder| holder.token).map(|token| token.to_string());
-        let value = |text: Option<&str>| OsString::from(text::printable(text.unwrap_or_default()));
-        let environment = [
-            ("INCUMBENT_EVENT", value(Some(if holder.is_some() { "leader" } else { "vacant" }))),
-            ("INCUMBENT_ELECTION", value(Some(&transition.election))),
-            ("INCUMBENT_IDENTITY", value(holder.map(|holder| &*holder.identity))),
-            ("INCUMBENT_TOKEN", token.unwrap_or_default().into()),
-            ("INCUMBENT_ADDRESS", value(advertised.map(Advertisement::address))),
-            ("INCUMBENT_CAUSE", value(cause)),
-        ];
-        if let Err(why) = run_hook("--exec", text, &environment, lock.secrets(&[])).await {
-            output::note(format!("incumbent: {why}"));
         }
     }
 
@@ -142,6 +150,66 @@ impl Watch {
                 output::line(format!("[{time}] {election}: {} is {wait}", shown(holder)))
             }
         }
+    }
+}
+
+/// How many changes wait for the command of --exec. With one more the watch waits, too, until a
+/// command has ended.
+#[cfg(target_os = "linux")]
+const WAITING: usize = 1024;
+
+/// The command of --exec, which runs beside the watch: a change meanwhile is not missed, and a
+/// leader that renews meanwhile does not seem to have expired.
+#[cfg(target_os = "linux")]
+struct Hooks {
+    changes: mpsc::Sender<Transition>,
+    runs: BackgroundTask,
+}
+
+#[cfg(target_os = "linux")]
+impl Hooks {
+    fn start(text: String, withheld: Vec<String>) -> Result<Self, CliError> {
+        prepare_children(HOOK)?;
+        let (changes, mut waiting) = mpsc::channel(WAITING);
+        let runs = tokio::spawn(async move {
+            while let Some(transition) = waiting.recv().await {
+                execute(&text, &transition, withheld.clone()).await;
+            }
+        });
+        Ok(Self { changes, runs: BackgroundTask(runs) })
+    }
+
+    /// Runs the command for this change, after those before.
+    async fn run(&self, transition: Transition) {
+        let _ = self.changes.send(transition).await; // an error: it panicked, and said so
+    }
+
+    /// Waits for the commands of the changes so far, as long as one command may take.
+    async fn end(mut self) {
+        drop(self.changes);
+        if timeout(HOOK_LIMIT, &mut self.runs.0).await.is_err() {
+            output::note("incumbent: --exec was not run for each change before the watch ended");
+        }
+    }
+}
+
+/// Runs the command of --exec, and reports its failure.
+#[cfg(target_os = "linux")]
+async fn execute(text: &str, transition: &Transition, withheld: Vec<String>) {
+    let (holder, cause) = (transition.outcome().ok(), transition.outcome().err());
+    let advertised = holder.and_then(|holder| holder.advertisement.as_deref());
+    let token = holder.and_then(|holder| holder.token).map(|token| token.to_string());
+    let value = |text: Option<&str>| OsString::from(text::printable(text.unwrap_or_default()));
+    let environment = [
+        ("INCUMBENT_EVENT", value(Some(if holder.is_some() { "leader" } else { "vacant" }))),
+        ("INCUMBENT_ELECTION", value(Some(&transition.election))),
+        ("INCUMBENT_IDENTITY", value(holder.map(|holder| &*holder.identity))),
+        ("INCUMBENT_TOKEN", token.unwrap_or_default().into()),
+        ("INCUMBENT_ADDRESS", value(advertised.map(Advertisement::address))),
+        ("INCUMBENT_CAUSE", value(cause)),
+    ];
+    if let Err(why) = run_hook("--exec", text, &environment, withheld).await {
+        output::note(format!("incumbent: {why}"));
     }
 }
 

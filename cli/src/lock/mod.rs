@@ -228,7 +228,7 @@ impl LockArgs {
     }
 
     /// Opens the lock for a candidate of the election `name`. While the server is unreachable it
-    /// is tried again, as `attempts` says, and `on_retry` is called with each reason.
+    /// is tried again, as `attempts` says, and `on_retry` is called with each new reason.
     pub async fn open(
         &self,
         name: &str,
@@ -253,10 +253,17 @@ impl LockArgs {
         };
         // A server that is tried once has to answer in time.
         let limit = timeout.or((attempts == Attempts::One).then_some(DEFAULT_TIMEOUT));
+        let mut last = None;
         (|| lock.open(name, args, limit.unwrap_or(Duration::MAX)))
             .retry(ATTEMPTS)
             .when(|failure| retries && failure.code() == Some(Code::Unreachable))
-            .notify(|failure, _| on_retry(failure))
+            .notify(|failure, _| {
+                let why = failure.to_string();
+                if last.as_ref() != Some(&why) {
+                    on_retry(failure);
+                }
+                last = Some(why);
+            })
             .await
     }
 
@@ -449,6 +456,11 @@ pub fn check_name(name: &str) -> Result<(), CliError> {
     if is_key(name) {
         return Ok(());
     }
-    let message = format!("{name:?} is not a valid election name: use no blanks and no wildcards");
+    let message = match name {
+        "" => "the name of the election is empty: name one, as in my_app".to_owned(),
+        _ => format!(
+            "{name:?} is not a valid election name: use ASCII letters, digits, - _ / = and dots inside"
+        ),
+    };
     Err(CliError::new(Code::Usage, message))
 }

@@ -87,6 +87,14 @@ pub fn parse_up_to_a_year(word: &str) -> Result<Duration, String> {
     Ok(span)
 }
 
+/// Parses a span of at most a day.
+pub fn parse_up_to_a_day(word: &str) -> Result<Duration, String> {
+    match parse_up_to_a_year(word)? {
+        span if span > Duration::from_secs(86_400) => Err("more than a day".to_owned()),
+        span => Ok(span),
+    }
+}
+
 /// About thirty years: the longest wait, which can be added to any current instant.
 const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
 

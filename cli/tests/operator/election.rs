@@ -232,6 +232,19 @@ async fn missing_successor_is_reported() {
     shell.expect_refusal(&args, "election e: no leader", 3);
 }
 
+#[tokio::test]
+async fn successor_is_awaited_while_the_server_is_away() {
+    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
+    let wait = ["--force", "--wait", "5m", "--timeout", "5s"];
+    let mut evict = shell.start_with_errors(&[&["election", "evict", "e"][..], &wait].concat());
+    evict.line_with("evicted one from e");
+    server.stop().await;
+    evict.line_with("lock failing: ");
+    server.start_again().await;
+    shell.put("e", "two");
+    evict.line_with("two holds the entry after ");
+}
+
 /// A leader `first` at site `a`, and a standby `second` at site `b`.
 fn two(shell: &Shell) -> [Running; 2] {
     let mut first = shell.start(&[&CAMPAIGN[..], &["first", "--site", "a"]].concat());

@@ -117,7 +117,13 @@ impl Heard {
             self.known.remove(election);
             return (Vec::new(), false);
         };
-        let mut last = self.known.get(election).map(|known| known.status.revision);
+        let known = self.known.get(election).map(|known| &known.status);
+        // Else the last known leader has led all the time.
+        let is_other_term = known
+            .and_then(ElectionRecord::holder)
+            .zip(read.holder())
+            .is_none_or(|(known, read)| !known.is_same_term(read));
+        let mut last = known.map(|known| known.revision);
         let (mut vacancies, mut is_new) = (Vec::new(), false);
         for Hint { status, previous } in hints {
             if status.revision <= read.revision {
@@ -128,7 +134,8 @@ impl Heard {
                 && (last.unwrap_or(Revision(0))..read.revision).contains(&status.revision)
             {
                 last = Some(status.revision);
-                vacancies.extend(Some(status).filter(|status| status.holder().is_none()));
+                let is_vacancy = is_other_term && status.holder().is_none();
+                vacancies.extend(is_vacancy.then_some(status));
             }
         }
         self.learn(read);
@@ -241,6 +248,10 @@ mod tests {
             assert_eq!(heard.confirm("a", Some(&led("a", "one", 8))).0, []);
             assert_eq!(heard.compare(at(8, 2)), Verdict::Known);
         }
+        // Nor does one show a vacancy that never was, where a renewal was not heard.
+        let mut missed = heard();
+        assert!(!hears(&mut missed, freed("a", 8), 6));
+        assert_eq!(missed.confirm("a", Some(&led("a", "one", 9))), (vec![], false));
         // One that looks like a renewal hides nothing either.
         let mut heard = heard();
         assert!(hears(&mut heard, led("a", "one", u64::MAX), 6));

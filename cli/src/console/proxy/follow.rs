@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::discovery::Leaders;
 use incumbent::lock::LockErrorKind;
 use incumbent::{Leader, Observer, State, Status};
-use tokio::time::Instant;
 
 use super::counters::Counters;
 use crate::error::{CliError, Code};
@@ -36,11 +36,11 @@ pub async fn follow(
                     )),
                 }
                 if leader.is_some() && let Some(since) = gap.take() {
-                    counters.record_gap(since.elapsed());
+                    counters.record_gap(BootClock.now().saturating_since(since));
                 }
                 had_leader |= leader.is_some();
                 if leader.is_none() && had_leader {
-                    gap.get_or_insert_with(Instant::now);
+                    gap.get_or_insert_with(|| BootClock.now());
                 }
             }
             status = watch.next() => {

@@ -215,7 +215,7 @@ async fn read_apart(recording: Recording, election: String) -> Result<Option<Rec
 
 async fn read(recording: &Recording, election: &str) -> Result<Option<Recorded>, CliError> {
     let Some(history) = recording.history(election, None).await? else { return Ok(None) };
-    let transitions = recording.transitions(Some(election), None, TRANSITIONS).await?;
+    let transitions = recording.transitions(election, TRANSITIONS).await?;
     let runs = recording.runs(election, None).await?.summary();
     Ok(Some(Recorded { statistics: history.statistics(), transitions, runs }))
 }

@@ -3,7 +3,9 @@
 use std::future::pending;
 use std::time::Duration;
 
-use incumbent::lock::{ElectionUpdate, ElectionWatch, LockAdmin, LockErrorKind};
+use futures_util::future::BoxFuture;
+use incumbent::lock::{ElectionUpdate, ElectionWatch, LockAdmin, LockError, LockErrorKind};
+use tokio::time::sleep;
 
 use crate::error::CliError;
 
@@ -15,11 +17,16 @@ pub struct Watcher<'a> {
     admin: &'a dyn LockAdmin,
     names: &'a [String],
     timeout: Duration,
-    watch: Option<ElectionWatch>,
+    watch: WatchState<'a>,
     reports_every_change: bool,
-    /// Whether the server denies the permission to watch.
-    refused: bool,
-    failed: bool,
+}
+
+enum WatchState<'a> {
+    Open(ElectionWatch),
+    /// Kept between calls, with its pause: who drops each of them early gets a watch, too.
+    Opening(BoxFuture<'a, Result<ElectionWatch, LockError>>),
+    /// The server denies the permission to watch.
+    Refused,
 }
 
 impl<'a> Watcher<'a> {
@@ -29,13 +36,14 @@ impl<'a> Watcher<'a> {
         names: &'a [String],
         timeout: Duration,
     ) -> Result<Self, CliError> {
-        let (watch, refused) = match admin.watch(names, timeout).await {
-            Ok(watch) => (Some(watch), false),
-            Err(error) if error.kind() == LockErrorKind::Denied => (None, true),
+        let watch = match admin.watch(names, timeout).await {
+            Ok(watch) => WatchState::Open(watch),
+            Err(error) if error.kind() == LockErrorKind::Denied => WatchState::Refused,
             Err(error) => return Err(error.into()),
         };
-        let reports_every_change = watch.as_ref().is_some_and(ElectionWatch::reports_every_change);
-        Ok(Self { admin, names, timeout, watch, reports_every_change, refused, failed: false })
+        let reports_every_change =
+            matches!(&watch, WatchState::Open(watch) if watch.reports_every_change());
+        Ok(Self { admin, names, timeout, watch, reports_every_change })
     }
 
     /// Whether every change is reported.
@@ -45,30 +53,40 @@ impl<'a> Watcher<'a> {
 
     /// The next update, or why the watch failed for now. Cancel safe.
     pub async fn next(&mut self) -> Result<ElectionUpdate, CliError> {
-        if self.refused {
-            return pending().await;
+        match &mut self.watch {
+            WatchState::Refused => pending().await,
+            WatchState::Opening(opening) => match opening.await {
+                Ok(watch) => {
+                    self.watch = WatchState::Open(watch);
+                    Ok(ElectionUpdate::Recheck) // changes in between were missed
+                }
+                Err(error) => {
+                    self.open_after(Some(PAUSE));
+                    Err(error.into())
+                }
+            },
+            WatchState::Open(watch) => match watch.next().await {
+                Some(Ok(update)) => Ok(update),
+                Some(Err(error)) => {
+                    self.open_after(Some(PAUSE));
+                    Err(error.into())
+                }
+                None => {
+                    self.open_after(None);
+                    Ok(ElectionUpdate::Recheck)
+                }
+            },
         }
-        let Some(watch) = &mut self.watch else {
-            if self.failed {
-                tokio::time::sleep(PAUSE).await;
+    }
+
+    fn open_after(&mut self, pause: Option<Duration>) {
+        let Self { admin, names, timeout, .. } = *self;
+        self.watch = WatchState::Opening(Box::pin(async move {
+            if let Some(pause) = pause {
+                sleep(pause).await;
             }
-            self.failed = true;
-            self.watch = Some(self.admin.watch(self.names, self.timeout).await?);
-            return Ok(ElectionUpdate::Recheck); // changes in between were missed
-        };
-        match watch.next().await {
-            Some(Ok(update)) => Ok(update),
-            Some(Err(error)) => {
-                self.watch = None;
-                self.failed = true;
-                Err(error.into())
-            }
-            None => {
-                self.watch = None;
-                self.failed = false;
-                Ok(ElectionUpdate::Recheck)
-            }
-        }
+            admin.watch(names, timeout).await
+        }));
     }
 }
 
@@ -79,7 +97,8 @@ mod tests {
 
     use async_trait::async_trait;
     use futures_util::stream;
-    use incumbent::lock::{ElectionRecord, LockError, LockFacts, Revision};
+    use incumbent::lock::{ElectionRecord, LockFacts, Revision};
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -158,11 +177,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn watch_is_restarted_for_who_never_waits_long() {
+        let broken = vec![Err(error(LockErrorKind::Unavailable))];
+        let script = Script::of([Ok(broken), Err(LockErrorKind::Unavailable), Ok(Vec::new())]);
+        let mut watcher = script.watcher().await.unwrap();
+        let (mut failures, mut is_open) = (0, false);
+        for _ in 0..8 {
+            match timeout(PAUSE / 2, watcher.next()).await {
+                Ok(Ok(_)) => is_open = true,
+                Ok(Err(_)) => failures += 1,
+                Err(_) => {}
+            }
+            if is_open {
+                break;
+            }
+        }
+        assert_eq!((failures, is_open), (2, true));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn denied_watch_reports_nothing() {
         let script = Script::of([Err(LockErrorKind::Denied), Err(LockErrorKind::Unavailable)]);
         let mut watcher = script.watcher().await.unwrap();
         assert!(!watcher.reports_every_change());
-        let update = tokio::time::timeout(Duration::from_secs(3600), watcher.next()).await;
+        let update = timeout(Duration::from_secs(3600), watcher.next()).await;
         assert!(update.is_err());
         assert!(script.watcher().await.is_err());
     }

@@ -64,6 +64,9 @@ labels:
 {{- if eq .Values.mode "life" -}}
 life
 {{- else if not .Values.lock.urlSecret.name -}}
+{{- with regexFind "(^|\\s)(?i:memory|peer|sqlite):" .Values.lock.url | trim | trimSuffix ":" -}}
+{{- fail (printf "lock.url: with %s, pods of a Deployment would lead beside each other: use kubernetes, or the lock of a server" .) -}}
+{{- end -}}
 {{- range splitList " " .Values.lock.url -}}
 {{- if regexMatch "^kubernetes([:?]|$)" . -}}
 {{- $namespace := regexFind "^kubernetes:[^?/]+" . | trimPrefix "kubernetes:" -}}

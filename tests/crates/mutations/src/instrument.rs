@@ -131,7 +131,7 @@ impl Instrument {
                  a_missing_row_proves_nothing a_row_from_before_a_failover \
                  a_leader_whose_runtime_is_blocked one_leader_of_ten another_boot_identifier \
                  fence:: sqlite::members_of_a_set names:: restored:: synchronous:: trust:: \
-                 a_restored_backup"
+                 a_restored_backup the_server_calls_no_row_expired"
             }
             Self::Differential => {
                 "test --package incumbent-differential --test stores -- \

@@ -234,7 +234,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "                self.last_failure = Some(failure);\n                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());\n                self.renew_at",
             "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Superseded { by: None }, false);\n                }\n                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());\n                self.renew_at",
         )],
-        noticed_by: &[Scenarios, Elections],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a candidate gives up when it has lost",
@@ -270,7 +270,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "    put(&mut headers, BY, release.by.to_string());\n    put(&mut headers, LEFT",
             "    put(&mut headers, LEFT",
         )],
-        noticed_by: &[Locks, Elections],
+        noticed_by: &[Locks],
     },
     Mutation {
         name: "a delete by any client counts as an expiry",

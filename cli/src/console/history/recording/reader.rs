@@ -31,18 +31,15 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The latest transitions that were learned since a time, of one election or of all, the
-    /// latest one last.
+    /// The latest transitions of an election, the latest one last.
     pub async fn transitions(
         &self,
-        election: Option<&str>,
-        since: Option<OffsetDateTime>,
+        election: &str,
         limit: u32,
     ) -> Result<Vec<Transition>, CliError> {
         let mut connection = self.connect().await?;
         let read = async {
-            let since = since.map_or(i64::MIN, row::nanos);
-            let events = events(&mut connection, election, since, limit.into(), false).await?;
+            let events = events(&mut connection, election, i64::MIN, limit.into()).await?;
             Ok(events.into_iter().map(|event| event.transition).collect())
         };
         let result = read.await.map_err(|error| self.failed(&error));
@@ -124,7 +121,7 @@ async fn history(
     // One state of the file, beside a recorder that writes.
     let mut transaction = connection.begin().await?;
     let from = since.map_or(i64::MIN, row::nanos);
-    let events = events(&mut transaction, Some(election), from, limit, true).await?;
+    let events = events(&mut transaction, election, from, limit).await?;
     let Some(first) = events.first() else { return Ok(None) };
     // Earlier rows are left out: what was before these ones is unknown.
     let is_cut = i64::try_from(events.len()).is_ok_and(|count| count >= limit);
@@ -139,34 +136,25 @@ async fn history(
     Ok(Some(History::new(election, &events, periods, since, now)))
 }
 
-/// The latest events since a time; with the one before them if its state is needed.
+/// The latest events since a time, and the one before them, which shows the state at that time.
 async fn events(
     connection: &mut SqliteConnection,
-    election: Option<&str>,
+    election: &str,
     since: i64,
     limit: i64,
-    with_one_before: bool,
 ) -> Result<Vec<Event>, Error> {
     let has_lock_times: bool = sqlx::query_scalar("SELECT has_lock_times FROM recording")
         .fetch_one(&mut *connection)
         .await?;
+    let of_election = "t.election = (SELECT id FROM election WHERE name = ?1)";
     let select = format!(
-        "SELECT {} FROM transition t JOIN election e ON e.id = t.election WHERE",
+        "SELECT {} FROM transition t JOIN election e ON e.id = t.election WHERE {of_election} \
+         AND t.id >= ifnull((SELECT max(t.id) FROM transition t \
+         WHERE {of_election} AND learned < ?2), 0) ORDER BY t.id DESC LIMIT ?3",
         row::COLUMNS
     );
-    let of_election = "t.election = (SELECT id FROM election WHERE name = ?1)";
-    let rest = match (election, with_one_before) {
-        (None, _) => "?1 IS NULL AND learned >= ?2 ORDER BY t.id DESC LIMIT ?3".to_owned(),
-        (Some(_), false) => {
-            format!("{of_election} AND learned >= ?2 ORDER BY t.id DESC LIMIT ?3")
-        }
-        (Some(_), true) => format!(
-            "{of_election} AND t.id >= ifnull((SELECT max(t.id) FROM transition t \
-             WHERE {of_election} AND learned < ?2), 0) ORDER BY t.id DESC LIMIT ?3"
-        ),
-    };
     // No part of the statement is of a user.
-    let statement = sqlx::query(AssertSqlSafe(format!("{select} {rest}")));
+    let statement = sqlx::query(AssertSqlSafe(select));
     let rows = statement.bind(election).bind(since).bind(limit).fetch_all(connection).await?;
     rows.iter().rev().map(|found| row::event(found, has_lock_times)).collect()
 }
