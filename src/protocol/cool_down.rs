@@ -44,12 +44,23 @@ pub(super) struct CoolDownWait {
     pub from_create: Duration,
     /// Whose step-down ends the wait.
     pub predecessor: Option<Predecessor>,
-    /// Whether the holder that is waited for may be of another program and write over the entry
-    /// until its work has ended: client-go's release does not check whose record it empties. Then
-    /// only a write that was sent after the wait shows that the entry still stands.
-    pub confirm: bool,
+    /// Why only a further write shows that the entry still stands, if so.
+    pub doubt: Option<Doubt>,
     /// The lock's longest lease, as known when this was reckoned.
     pub max_lease: Duration,
+}
+
+/// Who may have written over an entry without a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// The holder that is waited for, which may be of another program, and may write until its work
+    /// has ended: client-go's release does not check whose record it empties. A write that is sent
+    /// after the wait shows that the entry stands.
+    OtherProgram,
+    /// The lock, where it freed what the create replaced: replicas of NATS agree on an expiry
+    /// marker first, and store it over what has been written meanwhile. Any write that is sent once
+    /// the create is acknowledged comes after the marker.
+    Expiry,
 }
 
 impl CoolDownWait {
@@ -69,7 +80,8 @@ impl CoolDownWait {
             if clear.at < self.not_before.at {
                 self.not_before = clear;
             }
-            self.confirm = false; // it is of this library, and writes over nobody's entry
+            // It is of this library, and writes over nobody's entry.
+            self.doubt = self.doubt.filter(|doubt| *doubt != Doubt::OtherProgram);
         }
     }
 
@@ -117,11 +129,13 @@ impl Observations {
         let mark_is_holders =
             |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
 
+        let other_program = (!expires).then_some(Doubt::OtherProgram);
+
         let row = |at, reason| {
             let not_before = NotBefore::new(at, reason);
             let (minimum, from_create) = (not_before, Duration::ZERO);
-            let (predecessor, confirm) = (None, false);
-            CoolDownWait { not_before, minimum, from_create, predecessor, confirm, max_lease }
+            let (predecessor, doubt) = (None, None);
+            CoolDownWait { not_before, minimum, from_create, predecessor, doubt, max_lease }
         };
         // Where nothing vouches for the holder, its step-down still may.
         let until_step_down = |at, reason| {
@@ -139,7 +153,7 @@ impl Observations {
                 .previous
                 .map(|revision| Predecessor { revision, term: watched.and_then(SeenEntry::term) });
             let is_ours = watched.is_some_and(|seen| seen.entry.mark.is_some());
-            wait.confirm = !expires && !is_ours;
+            wait.doubt = other_program.filter(|_| !is_ours);
             // Stepped down.
             for step_down in &self.step_downs {
                 wait.on_step_down(step_down);
@@ -147,7 +161,8 @@ impl Observations {
             wait
         };
 
-        let wait = match (vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone), watched) {
+        let tombstone = vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone);
+        let mut wait = match (tombstone, watched) {
             // Released: what the holder vouches for counts from its release, which we saw no
             // earlier.
             (Some(Released { by, left, .. }), _)
@@ -196,7 +211,7 @@ impl Observations {
             // Unknown.
             (None, _) => CoolDownWait {
                 from_create: unknown,
-                confirm: !expires,
+                doubt: other_program,
                 ..row(self.seen_leases_end, SeenLease)
             },
         };
@@ -204,6 +219,11 @@ impl Observations {
             CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
             CoolDown::For(duration) => duration,
         };
+        // Releases and markers are freed without a trace.
+        let is_entry = self.last_seen().is_some_and(|seen| Some(seen.revision) == expected);
+        if expires && (is_entry || tombstone == Some(&Deleted)) {
+            wait.doubt = Some(Doubt::Expiry);
+        }
         wait.at_least(NotBefore::new(now + configured, Policy)).at_least(self.barrier)
     }
 

@@ -245,8 +245,8 @@ impl NotBefore {
 
 impl CoolDownWait {
     fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { not_before, minimum, from_create, predecessor, confirm, max_lease: _ } = self; // it stays
-        writer.flags(&[*confirm]);
+        let Self { not_before, minimum, from_create, predecessor, doubt, max_lease: _ } = self; // it stays
+        writer.flags(&[doubt.is_some()]);
         not_before.fingerprint(writer);
         minimum.fingerprint(writer);
         writer.to.word(FingerprintWriter::nanos(*from_create));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::{
     AcquiredEntry, Context, EndedTerm, InFlightRequest, RequestKind, Source, Transition, WriteDraft,
 };
-use super::cool_down::CoolDownWait;
+use super::cool_down::{CoolDownWait, Doubt};
 use super::observations::KnownStepDown;
 use super::types::{Action, Cause, Leader, LockFailure, NotBefore, WaitReason};
 use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
@@ -47,6 +47,11 @@ impl Holding {
         // process acquires at one moment would be renewed at one moment forever. Not at once:
         // some object stores refuse a second write to an object within a second.
         let first = cx.settings.timing.renewal().mul_f64(0.25 + 0.75 * cx.random.f64());
+        // What is in doubt by then is settled at once.
+        let renew_at = match wait.doubt {
+            Some(Doubt::Expiry) => wait.not_before.at.min(sent + first),
+            _ => sent + first,
+        };
         let holding = Self {
             token: created.into(),
             revision: created,
@@ -55,7 +60,7 @@ impl Holding {
             wait,
             sent,
             began: false,
-            renew_at: sent + first,
+            renew_at,
             retries: None,
             last_failure: None,
             check: false,
@@ -81,7 +86,7 @@ impl Holding {
     pub fn next_wake(&self, grace: Duration, busy: bool) -> Instant {
         let mut at = self.deadline - grace;
         let lead_at = self.wait.not_before.at;
-        if !self.began && (!self.wait.confirm || !busy && self.sent < lead_at) {
+        if !self.began && (self.wait.doubt.is_none() || !busy && self.sent < lead_at) {
             at = at.min(lead_at);
         }
         if !busy {
@@ -165,7 +170,7 @@ impl Holding {
         }
         let lead_at = self.wait.not_before.at;
         if !self.began && now >= lead_at {
-            if !self.wait.confirm {
+            if self.wait.doubt.is_none() {
                 self.began = true;
                 cx.observed.own_cool_down_ends = now;
                 cx.act(Action::Begin { token: self.token, deadline: self.deadline });
@@ -250,7 +255,8 @@ impl Holding {
         self.renew_at = sent + timing.renewal();
         self.retries = None;
         self.last_failure = None;
-        self.wait.confirm &= sent < self.wait.not_before.at;
+        let is_early = sent < self.wait.not_before.at;
+        self.wait.doubt.take_if(|doubt| *doubt == Doubt::Expiry || !is_early);
         cx.requests.resolve_all(number);
         if let Some(me) = &mut cx.leader {
             me.last_seen = sent;

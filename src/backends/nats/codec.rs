@@ -210,14 +210,15 @@ pub(super) fn advertisement_len(write: &Write) -> usize {
     write.advertisement.as_ref().map_or(0, |it| line_len(ADVERTISEMENT, &it.to_json()))
 }
 
-/// Returns the headers of a delete by the holder, or in its place. `ttl`: how long the tombstone
+/// Returns the headers of a release by the holder, or in its place. `ttl`: how long the tombstone
 /// must stay, if the bucket has no age.
 pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
     let mut headers = expecting(Some(release.expected));
     if let Some(ttl) = ttl {
         put(&mut headers, TTL, ceil_seconds(ttl).to_string());
     }
-    put(&mut headers, OPERATION, "DEL");
+    // Once its time is over, a `DEL` leaves a marker, which three replicas may store over a create.
+    put(&mut headers, OPERATION, "PURGE");
     put(&mut headers, VERSION, CURRENT);
     put(&mut headers, RELEASE, cause_label(release.cause));
     put(&mut headers, BY, release.by.to_string());

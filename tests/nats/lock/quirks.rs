@@ -83,6 +83,24 @@ async fn a_create_over_a_tombstone_keeps_its_ttl(version: Version) {
     expires(&mut hints).await;
 }
 
+on_versions!(#[tokio::test] a_release_leaves_no_marker: v2_11, v2_15);
+/// Three replicas may store one over the entry that the next holder has just created.
+async fn a_release_leaves_no_marker(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let config = BucketConfig::new("B").ttl(SECOND);
+    let lock = Bucket::create(server.connect().await, config).await.unwrap().lock();
+    let created = lock.write("a", living(SECOND, entry(1, 1, None))).await.unwrap();
+    lock.release("a", release(1, created)).await.unwrap();
+    eventually("the end of the release", async || match read(&lock, "a").await.unwrap() {
+        Reading::Found(record) => {
+            assert_ne!(record.content, EXPIRED, "{version}");
+            None
+        }
+        Reading::Empty { .. } => Some(()),
+    })
+    .await;
+}
+
 on_versions!(
     #[tokio::test]
     a_write_of_another_candidate_is_a_conflict

@@ -96,6 +96,14 @@ impl Branch {
         branch
     }
 
+    /// As a marker takes the place of what is stored.
+    fn replaced_by_marker(&self, now: Time) -> Self {
+        let mut branch = self.clone();
+        branch.server.store_marker(now);
+        branch.will_deliver();
+        branch
+    }
+
     /// Whether the two cannot be distinguished.
     pub fn is_like(&self, other: &Self) -> bool {
         let last = |branch: &Self| {
@@ -187,16 +195,19 @@ impl Branch {
                     (Err(model), Err(real)) => self.fails_alike(model, *real, sent, rules),
                     _ => false,
                 };
-                let mut after = if agrees { vec![branch] } else { Vec::new() };
                 let overdue = self.expires().is_some_and(|at| at <= answered + TOLERANCE);
-                if agrees
-                    && overdue
-                    && matches!(act, Act::Deed(Deed::Vanish, _))
-                    && rules.refuses_in_flight
-                {
+                let marked = match act {
+                    _ if !(agrees && overdue && rules.replicated) => None,
                     // The replicas had agreed on a marker, which comes after the purge.
-                    after.push(self.expired());
-                }
+                    Act::Deed(Deed::Vanish, _) => Some(self.expired()),
+                    // Or takes the place of what has just been stored.
+                    _ if done == Ok(true) && self.server.leaves_marker() => {
+                        Some(branch.replaced_by_marker(answered))
+                    }
+                    _ => None,
+                };
+                let mut after = if agrees { vec![branch] } else { Vec::new() };
+                after.extend(marked);
                 after
             }
             _ => Vec::new(),

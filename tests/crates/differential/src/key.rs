@@ -180,7 +180,7 @@ impl Key {
         let none_won = raced.iter().all(|(_, outcome)| outcome.is_err());
         for (write, outcome) in raced {
             let refused = outcome.as_ref().is_err_and(|e| e.kind() == LockErrorKind::Conflict);
-            if refused && none_won && store.rules().refuses_in_flight {
+            if refused && none_won && store.rules().replicated {
                 continue;
             }
             self.stored(sent, Act::Write(write), outcome.map(Some))?;

@@ -70,7 +70,7 @@ impl Model {
         act: &Act,
         outcome: &Outcome,
     ) -> Result<(), Difference> {
-        if self.server_away && self.is_refused_while_away(outcome) {
+        if (self.server_away || self.rules.replicated) && self.is_refused_while_away(outcome) {
             return Ok(());
         }
         self.expire(answered);
@@ -83,8 +83,8 @@ impl Model {
         })
     }
 
-    /// Whether the server, while it comes and goes, executes nothing and reports that; one of
-    /// Kubernetes knows of no permissions at first.
+    /// Whether the server, while it comes and goes or its replicas have no leader, executes nothing
+    /// and reports that; one of Kubernetes knows of no permissions at first.
     fn is_refused_while_away(&self, outcome: &Outcome) -> bool {
         let (Outcome::Read(Err(kind)) | Outcome::Stored(Err(kind))) = outcome else { return false };
         let denies = self.rules.retention == Retention::Forever;

@@ -57,8 +57,9 @@ pub struct Rules {
     pub slack: Duration,
     /// The hints.
     pub hint_delivery: HintDelivery,
-    /// Whether a write may be refused though nothing has changed, while another one is in flight.
-    pub refuses_in_flight: bool,
+    /// Whether replicas have to agree: a write may be refused though nothing has changed, while
+    /// another one is in flight, or while there is no leader.
+    pub replicated: bool,
     /// Whether the store knows the time of a write by a program that does not know this library.
     pub dates_foreign: bool,
     /// Whether an entry has the start of its term as its holder wrote it, and not by the store's
@@ -81,7 +82,7 @@ impl Rules {
             per_write_ttl: true,
             slack: Duration::ZERO,
             hint_delivery: HintDelivery::Every,
-            refuses_in_flight: false,
+            replicated: false,
             dates_foreign: true,
             keeps_since: true,
             remembers: false,

@@ -81,13 +81,30 @@ fn an_entry_that_is_never_freed_is_a_difference() {
 #[test]
 fn a_marker_that_is_under_way_outlives_a_purge() {
     for (replicated, life) in [(true, 1), (true, 2), (false, 1)] {
-        let rules = Rules { refuses_in_flight: replicated, ..rules(Retention::LeavesMarkers) };
+        let rules = Rules { replicated, ..rules(Retention::LeavesMarkers) };
         let mut model = Model::new(rules);
         let written = Outcome::Stored(Ok(Some(Revision(70))));
         let entry = write(None, Duration::from_secs(life));
         model.observe(at(1.0), &Act::Write(entry), &written).unwrap();
         model.observe(at(2.5), &Act::Deed(Deed::Vanish, None), &Outcome::Stored(Ok(None))).unwrap();
         let found = model.observe(at(2.6), &Act::Read, &finds(record(71, EXPIRED)));
+        assert_eq!(found.is_ok(), replicated && life == 1);
+    }
+}
+
+/// As above: it takes the place of what was written over the entry that expired.
+#[test]
+fn a_marker_that_is_under_way_replaces_a_write() {
+    for (replicated, life) in [(true, 1), (true, 2), (false, 1)] {
+        let rules = Rules { replicated, ..rules(Retention::LeavesMarkers) };
+        let mut model = Model::new(rules);
+        let stored = |revision| Outcome::Stored(Ok(Some(Revision(revision))));
+        let entry = write(None, Duration::from_secs(life));
+        model.observe(at(1.0), &Act::Write(entry), &stored(70)).unwrap();
+        model.observe(at(2.5), &Act::Write(write(Some(70), TTL)), &stored(71)).unwrap();
+        let mut undone = model.clone();
+        model.observe(at(2.6), &Act::Read, &finds(record(71, self::entry(TTL)))).unwrap();
+        let found = undone.observe(at(2.6), &Act::Read, &finds(record(72, EXPIRED)));
         assert_eq!(found.is_ok(), replicated && life == 1);
     }
 }

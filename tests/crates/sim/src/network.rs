@@ -122,6 +122,10 @@ impl World {
         let rests_on = self.candidates[who].rests_on.get(&(life, id));
         let rests_elsewhere = rests_on.is_some_and(|on| *on != history);
         let before = server.shown(now).map(|record| record.content);
+        // Replicas agree on a write, and meanwhile on the marker of what it replaces: that comes
+        // second, before whatever is sent by those who know of the write.
+        let expires = server.last.as_ref().filter(|_| server.leaves_marker()).map(|it| it.expires);
+        let is_due = expires.is_some_and(|at| at <= now);
         let denied = now < self.process(who).faults.denied_until;
         let refusal = rests_elsewhere.then_some("another history");
         let (answer, stored) = self.execute(key, &request, denied, refusal);
@@ -151,6 +155,11 @@ impl World {
                 }
             }
             self.stored(key);
+            if is_due && !self.time.calm && self.time.random.u8(..4) == 0 {
+                self.time.log(|| "server: the marker of what it replaces".to_owned());
+                self.servers[key].store_marker(now);
+                self.stored(key);
+            }
             if let Request::Release(Release { to: Some(to), .. }) = request {
                 self.notify_successor(to);
             }

@@ -62,7 +62,7 @@ pub struct Stored {
     pub expires: Time,
     /// The life that its writer requested.
     life: Duration,
-    /// Whether it leaves no marker when its time has come.
+    /// Whether it leaves no marker when its time has come: it is of a release, or of a purge.
     unmarked: bool,
     /// On which history of the server its last candidate wrote.
     history: u64,
@@ -258,6 +258,7 @@ impl Server {
                     pause: release.pause,
                 };
                 self.store(now, Content::Vacant(tombstone), self.bucket_ttl);
+                self.leave_no_marker();
                 (Response::Released(Ok(())), true)
             }
             Request::Write(_) => (Response::Written(Err(conflict())), false),
@@ -323,11 +324,8 @@ impl Server {
         match &self.last {
             _ if !self.retention.frees() => false,
             Some(stored) if now >= stored.expires => {
-                // A tombstone leaves one, too, unless it is of a purge; a marker does not.
-                let marker = Content::Vacant(Tombstone::Expired);
-                let marked = self.retention == Retention::LeavesMarkers && !stored.unmarked;
-                if marked && stored.record.content != marker {
-                    self.store(now, marker, self.bucket_ttl);
+                if self.leaves_marker() {
+                    self.store_marker(now);
                     return true;
                 }
                 self.remember();
@@ -335,6 +333,25 @@ impl Server {
                 false
             }
             _ => false,
+        }
+    }
+
+    /// Whether a marker takes the place of what is stored once its life is over. A deletion leaves
+    /// one, too; a marker does not.
+    pub fn leaves_marker(&self) -> bool {
+        let marker = Content::Vacant(Tombstone::Expired);
+        self.retention == Retention::LeavesMarkers
+            && self.last.as_ref().is_some_and(|it| !it.unmarked && it.record.content != marker)
+    }
+
+    /// Stores a marker, whatever it takes the place of.
+    pub fn store_marker(&mut self, now: Time) {
+        self.store(now, Content::Vacant(Tombstone::Expired), self.bucket_ttl);
+    }
+
+    fn leave_no_marker(&mut self) {
+        if let Some(last) = &mut self.last {
+            last.unmarked = true;
         }
     }
 
@@ -374,9 +391,7 @@ impl Server {
     /// An administrator purges the key, as `nats kv purge` does it.
     pub fn purge(&mut self, now: Time) {
         self.delete(now);
-        if let Some(last) = &mut self.last {
-            last.unmarked = true;
-        }
+        self.leave_no_marker();
     }
 
     /// What is stored is removed without a trace.

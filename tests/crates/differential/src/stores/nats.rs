@@ -59,12 +59,14 @@ impl Nats {
         started
     }
 
-    /// Waits until writes reach the leader of the stream: a server of a cluster has no responder to
-    /// their subjects until it has learned of the stream.
+    /// Waits until writes of both connections reach the leader of the stream: a server of a cluster
+    /// has no responder to their subjects until it has learned of the stream.
     async fn takes_writes(&self) {
         let refused = async || {
             let refused = self.lock.evict("probe", Revision(1), Duration::from_secs(1)).await;
-            refused.is_err_and(|error| error.kind() == LockErrorKind::Conflict).then_some(())
+            let is_stored = self.commit("probe", Deed::Purge, None).await.is_ok();
+            let is_refused = refused.is_err_and(|error| error.kind() == LockErrorKind::Conflict);
+            (is_refused && is_stored).then_some(())
         };
         eventually("writes reach the bucket", refused).await;
     }
@@ -97,7 +99,7 @@ impl Store for Nats {
             per_write_ttl: !old,
             // Lives are whole seconds, and the server's timer may be late.
             slack: Duration::from_millis(if old { 2_000 } else { 1_250 }),
-            refuses_in_flight: matches!(self.servers, Servers::Three(_)),
+            replicated: matches!(self.servers, Servers::Three(_)),
             ..Rules::new(if old { Retention::Expires } else { Retention::LeavesMarkers }, TTL)
         }
     }

@@ -8,6 +8,24 @@ use crate::instrument::Instrument::{
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
+        name: "NATS: a release leaves an expiry marker",
+        edits: &[edit(
+            "src/backends/nats/codec.rs",
+            "put(&mut headers, OPERATION, \"PURGE\");",
+            "put(&mut headers, OPERATION, \"DEL\");",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
+        name: "NATS: a create over what expires leads before a further write",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "if expires && (is_entry || tombstone == Some(&Deleted)) {",
+            "if expires && is_entry && tombstone == Some(&Deleted) {",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
         name: "NATS: a fenced message is published without its condition",
         edits: &[edit(
             "src/fence/nats.rs",
@@ -251,8 +269,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a winner that waited for a leader of client-go's leads without a new write",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "wait.confirm = !expires && !is_ours;",
-            "wait.confirm = is_ours && !is_ours;",
+            "wait.doubt = other_program.filter(|_| !is_ours);",
+            "wait.doubt = other_program.filter(|_| is_ours && !is_ours);",
         )],
         noticed_by: &[Scenarios],
     },
