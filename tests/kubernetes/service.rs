@@ -334,11 +334,15 @@ async fn a_request_without_an_answer_is_sent_again() {
         let cluster = behind_cluster(&relay, &env).await;
         let (mut service, mut pod) = (follower(&cluster, "p1"), marked(cluster, "p1"));
         relay.set(lost);
+        service.check().await.unwrap();
+        relay.set(lost);
         service.direct(Token(5), far()).await.unwrap();
         relay.set(lost);
         pod.direct(Token(5), far()).await.unwrap();
         assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5), "{lost:?}");
         assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")), "{lost:?}");
+        relay.set(lost);
+        service.check().await.unwrap();
         relay.set(lost);
         service.withdraw().await.unwrap();
         relay.set(lost);

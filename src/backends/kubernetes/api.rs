@@ -326,7 +326,7 @@ impl Objects {
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
     ) -> (Result<Value, ApiFailure>, http::HeaderMap) {
-        let writes = request().is_ok_and(|request| request.method() != http::Method::GET);
+        let writes = request().is_ok_and(|request| writes(&request));
         let unanswered = AtomicBool::new(false);
         let attempt = async || {
             if !self.hedges {
@@ -338,7 +338,13 @@ impl Objects {
         };
         let ((answer, headers), in_doubt) = retry::until(deadline, attempt).await;
         let answer = answer.map_err(|failure| match failure {
-            ApiFailure::Refused(status) if in_doubt || unanswered.load(Ordering::Relaxed) => {
+            // An attempt without an answer may be what this one was refused for. Not for a missing
+            // right, or for what the server does not accept.
+            ApiFailure::Refused(status)
+                if in_doubt
+                    || (unanswered.load(Ordering::Relaxed)
+                        && !matches!(status.code, 400 | 401 | 403 | 422)) =>
+            {
                 ApiFailure::InDoubt(status)
             }
             failure => failure,
@@ -386,7 +392,7 @@ impl Objects {
     ) -> Result<(bool, http::response::Parts, Body), ApiFailure> {
         loop {
             let request = request().map_err(|error| ApiFailure::Unsent(error.to_string()))?;
-            let writes = request.method() != http::Method::GET;
+            let writes = writes(&request);
             let generation = self.access.client();
             let response = by(deadline, generation.client.send(request.map(Body::from))).await?;
             let (parts, body) = response.into_parts();
@@ -477,6 +483,12 @@ partial_debug!(Objects, self, kind: self.kind, namespace: self.namespace);
 
 fn bytes(object: &Value) -> Vec<u8> {
     serde_json::to_vec(object).unwrap_or_default() // its keys are strings
+}
+
+/// Whether a request changes something: a dry run does not.
+fn writes(request: &http::Request<Vec<u8>>) -> bool {
+    let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun="));
+    request.method() != http::Method::GET && !is_dry_run
 }
 
 /// Waits for an answer until `deadline`.
