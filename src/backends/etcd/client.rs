@@ -1,7 +1,7 @@
 //! Requests to the members of a cluster, each with a deadline.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
-use tracing::debug;
+use tracing::warn;
 
 use super::cluster::{Cluster, Seen};
 use super::codec::Origin;
@@ -23,7 +23,7 @@ use super::messages::{
     Answer, AuthenticateRequest, Authenticated, Header, Range, RangeRequest, Txn, TxnRequest,
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
-use super::tls::Tls;
+use super::tls::{Tls, over_tls};
 use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::util::locked;
 
@@ -49,8 +49,11 @@ pub(super) struct Client {
 }
 
 struct Member {
-    endpoint: Endpoint,
+    /// How to connect, with the certificates that were read last.
+    endpoint: Arc<Mutex<Endpoint>>,
     tls: Option<Tls>,
+    /// Whether the certificates are being read.
+    reads: Arc<AtomicBool>,
     /// For people, as in `etcd-1:2379`.
     address: String,
     /// The connection, which belongs to the runtime that opened it. It is replaced after a failure.
@@ -60,11 +63,12 @@ struct Member {
 impl Member {
     /// Whether it is reached without TLS.
     fn is_plain(&self) -> bool {
-        self.endpoint.uri().scheme_str() == Some("http")
+        locked(&self.endpoint).uri().scheme_str() == Some("http")
     }
 
     fn is_of_this_machine(&self) -> bool {
-        let host = self.endpoint.uri().host().unwrap_or_default();
+        let endpoint = locked(&self.endpoint);
+        let host = endpoint.uri().host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         host == "localhost" || host.parse().is_ok_and(|host: IpAddr| host.is_loopback())
     }
@@ -73,26 +77,41 @@ impl Member {
     fn connection(&self, index: usize) -> Connection {
         let mut channel = locked(&self.channel);
         let channel =
-            channel.get_or_insert_with(|| Arc::new(self.current_endpoint().connect_lazy()));
+            channel.get_or_insert_with(|| Arc::new(locked(&self.endpoint).connect_lazy()));
         Connection { index, channel: Arc::clone(channel) }
-    }
-
-    /// With the certificates that are in their files now: they are replaced before they expire. If
-    /// the files cannot be used, as while they are replaced, with those of the start.
-    fn current_endpoint(&self) -> Endpoint {
-        match self.tls.as_ref().map(|tls| tls.apply(self.endpoint.clone())) {
-            Some(Ok(fresh)) => return fresh,
-            Some(Err(error)) => {
-                debug!(member = self.address, %error, "certificates not read again")
-            }
-            None => {}
-        }
-        self.endpoint.clone()
     }
 
     /// Closes a connection that failed. Returns whether it was in use.
     fn close(&self, failed: &Arc<Channel>) -> bool {
-        locked(&self.channel).take_if(|used| Arc::ptr_eq(used, failed)).is_some()
+        let was_used = locked(&self.channel).take_if(|used| Arc::ptr_eq(used, failed)).is_some();
+        if was_used {
+            self.read_certificates();
+        }
+        was_used
+    }
+
+    /// Has the next connection use the certificates that are in their files now: they are replaced
+    /// before they expire. Beside the requests, as a disk may not respond.
+    fn read_certificates(&self) {
+        let Some(tls) = self.tls.clone() else { return };
+        if self.reads.swap(true, Ordering::Relaxed) {
+            return; // already
+        }
+        let (endpoint, reads) = (Arc::clone(&self.endpoint), Arc::clone(&self.reads));
+        let address = self.address.clone();
+        drop(tokio::task::spawn_blocking(move || {
+            if tls.is_in_files() {
+                let current = locked(&endpoint).clone();
+                match tls.config().and_then(|config| over_tls(current, config)) {
+                    Ok(fresh) => *locked(&endpoint) = fresh,
+                    Err(error) => warn!(
+                        member = address, %error,
+                        "the certificates for etcd cannot be read again: those read before are used"
+                    ),
+                }
+            }
+            reads.store(false, Ordering::Relaxed);
+        }));
     }
 }
 
@@ -150,8 +169,9 @@ impl Client {
         lease: Duration,
     ) -> Self {
         let members = endpoints.into_iter().map(|(endpoint, address)| Member {
-            endpoint,
+            endpoint: Arc::new(Mutex::new(endpoint)),
             tls: tls.clone(),
+            reads: Arc::default(),
             address,
             channel: Mutex::default(),
         });

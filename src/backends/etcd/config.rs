@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tonic::transport::Endpoint;
+use tonic::transport::{ClientTlsConfig, Endpoint};
 
 use super::client::Client;
 use super::lock::EtcdLock;
 use super::probe::EtcdProbe;
-use super::tls::{Tls, unusable};
+use super::tls::{Tls, over_tls, unusable};
 use crate::lock::LockError;
 use crate::lock::checkpoint::CHECKPOINTS;
 use crate::time::timing::check_max_lease;
@@ -138,14 +138,16 @@ impl Etcd {
         if self.endpoints.is_empty() || self.endpoints.len() > MAX_ENDPOINTS {
             return Err(unusable(format!("name from 1 to {MAX_ENDPOINTS} members of the cluster")));
         }
-        let endpoints = self.endpoints.iter().map(|text| endpoint(text, self.tls.as_ref()));
+        // Once, as a pipe can be.
+        let config = self.tls.as_ref().map(Tls::config).transpose()?;
+        let endpoints = self.endpoints.iter().map(|text| endpoint(text, config.as_ref()));
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
         Ok(Client::new(endpoints, self.tls.clone(), self.user.clone(), self.max_lease))
     }
 }
 
 /// An endpoint, and its address for people.
-fn endpoint(text: &str, tls: Option<&Tls>) -> Result<(Endpoint, String), LockError> {
+fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, String), LockError> {
     let wrong = |_| {
         // It may have a password.
         let has_user = text.contains('@');
@@ -172,7 +174,7 @@ fn endpoint(text: &str, tls: Option<&Tls>) -> Result<(Endpoint, String), LockErr
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE / 2);
     let endpoint = match tls {
-        Some(tls) => tls.apply(endpoint)?,
+        Some(config) => over_tls(endpoint, config.clone())?,
         None => endpoint,
     };
     Ok((endpoint, address))

@@ -19,24 +19,34 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// The endpoint with what the files contain now.
-    pub fn apply(&self, endpoint: Endpoint) -> Result<Endpoint, LockError> {
+    /// Whether what is read from its files can be read again: it cannot from a pipe.
+    pub fn is_in_files(&self) -> bool {
+        let certificate = self.certificate.iter().flat_map(|(file, key)| [file, key]);
+        self.authorities.iter().chain(certificate).all(|file| file.is_file())
+    }
+
+    /// Reads the files. It may block.
+    pub fn config(&self) -> Result<ClientTlsConfig, LockError> {
         let config = ClientTlsConfig::new();
         let config = match &self.authorities {
             Some(file) => config.ca_certificate(Certificate::from_pem(contents(file)?)),
             None => config.with_native_roots(),
         };
-        let config = match &self.certificate {
+        Ok(match &self.certificate {
             Some((file, key)) => {
                 config.identity(Identity::from_pem(contents(file)?, contents(key)?))
             }
             None => config,
-        };
-        endpoint.tls_config(config).map_err(|error| {
-            let what = "the certificates for etcd cannot be used";
-            LockError::with_source(LockErrorKind::Misconfigured, what, error)
         })
     }
+}
+
+/// The endpoint, by TLS.
+pub(super) fn over_tls(endpoint: Endpoint, config: ClientTlsConfig) -> Result<Endpoint, LockError> {
+    endpoint.tls_config(config).map_err(|error| {
+        let what = "the certificates for etcd cannot be used";
+        LockError::with_source(LockErrorKind::Misconfigured, what, error)
+    })
 }
 
 /// The contents of a file in PEM. One that has nothing in it would verify no server.
