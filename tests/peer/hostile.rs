@@ -324,7 +324,7 @@ fn a_forged_announcement_silences_no_real_one() {
 
 /// Else the election whose name comes first would be missing from lists of full voters.
 #[test]
-fn a_full_voter_forgets_what_was_announced_longest_ago() {
+fn a_full_voter_forgets_what_was_announced_a_lease_ago() {
     let lease = Duration::from_secs(1);
     let mut voter = voter(0, lease);
     let start = Instant::from_origin(Duration::from_secs(100));
@@ -334,17 +334,19 @@ fn a_full_voter_forgets_what_was_announced_longest_ago() {
         let message = stored(name, 1, 1);
         voter.handle(now, VoterEvent::Received { id: "v9", from, message: &message });
     };
-    (0..16_384).for_each(|number| announce(start, &format!("e{number}")));
-    announce(start + lease / 4, "a");
-    announce(start + lease / 2, "b");
+    (0..16_383).for_each(|number| announce(start, &format!("e{number}")));
+    announce(start + lease / 2, "a");
+    announce(start + lease / 2, "too many");
+    announce(start + lease, "b");
     let (name, operation) = ("".into(), Operation::Names);
-    voter.handle(start + lease, VoterEvent::Propose { ticket: 1, name, operation, timeout: lease });
+    let now = start + lease * 5 / 4;
+    voter.handle(now, VoterEvent::Propose { ticket: 1, name, operation, timeout: lease });
     let names = std::iter::from_fn(|| voter.poll_action()).find_map(|action| match action {
         VoterAction::Answer { answer: Ok(Outcome::Names(names)), .. } => Some(names),
         _ => None,
     });
     let names = names.expect("an answer");
-    assert_eq!((names.len(), &*names[0], &*names[1]), (16_384, "a", "b"));
+    assert_eq!(names, ["a", "b"]);
 }
 
 #[test]

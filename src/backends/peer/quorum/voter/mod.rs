@@ -55,6 +55,8 @@ pub struct Voter {
     seen: BTreeMap<u64, Instant>,
     /// The announced values of each election, oldest first: those of a lease before the last one.
     announced: BTreeMap<String, VecDeque<Announcement>>,
+    /// When the old ones of them were forgotten the last time.
+    forgot: Instant,
     again: Vec<Resend>,
     /// Messages of this member to itself.
     mine: VecDeque<Envelope>,
@@ -101,6 +103,7 @@ impl Voter {
             listings: Vec::new(),
             seen: BTreeMap::new(),
             announced: BTreeMap::new(),
+            forgot: Instant::ORIGIN,
             again: Vec::new(),
             mine: VecDeque::new(),
             actions: VecDeque::new(),
@@ -339,15 +342,27 @@ impl Voter {
         self.actions.push_back(VoterAction::Hint { name: name.into(), hint });
     }
 
+    /// Forgets the elections of which nothing was announced for a lease. Not with each message, as
+    /// anybody can announce new names.
+    fn forget_announcements(&mut self, now: Instant) {
+        let lease = self.settings.lease;
+        if now.saturating_since(self.forgot) < lease / 4 {
+            return;
+        }
+        self.forgot = now;
+        let last = |known: &VecDeque<Announcement>| known.back().map(|last| last.at);
+        self.announced
+            .retain(|_, known| last(known).is_some_and(|at| now.saturating_since(at) < lease));
+    }
+
     /// Returns whether an announced value is the newest; `None`: it is repeated. One that seems to
     /// be older is a reason to read: the newer one may be forged, or of before the voters started
     /// anew.
     fn announced(&mut self, now: Instant, name: &str, value: &Value) -> Option<bool> {
         if self.announced.len() >= MAX_ELECTIONS && !self.announced.contains_key(name) {
-            let last = |known: &VecDeque<Announcement>| known.back().map(|last| last.at);
-            let oldest = self.announced.iter().min_by_key(|(_, known)| last(known));
-            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                self.announced.remove(&oldest);
+            self.forget_announcements(now);
+            if self.announced.len() >= MAX_ELECTIONS {
+                return Some(false);
             }
         }
         let known = self.announced.entry(name.to_owned()).or_default();
