@@ -99,7 +99,7 @@ async fn renews(election: &Election) {
 #[tokio::test]
 async fn expired_credentials_are_replaced_by_those_in_the_file() {
     let account = Account::start().await;
-    let (file, election) = account.leader(Duration::from_secs(3)).await;
+    let (file, election) = account.leader(Duration::from_secs(15)).await;
     account.write_user(&file, Duration::from_secs(3600));
     eventually("the first user expires", async || {
         account.server.log().contains("User Authentication Expired").then_some(())
