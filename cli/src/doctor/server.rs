@@ -17,6 +17,8 @@ const SAMPLES: usize = 10;
 /// The oldest supported server, and the first one with all features that are used.
 const OLDEST: [u64; 3] = [2, 10, 0];
 const COMPLETE: [u64; 3] = [2, 11, 2];
+/// The first one that looks again before it decides to store an expiry marker; 2.12.0 does not.
+const CAREFUL: [u64; 3] = [2, 11, 10];
 
 /// The TTL of a bucket that is still to be created.
 const USUAL_TTL: Duration = Duration::from_secs(60);
@@ -269,10 +271,16 @@ pub async fn version(session: &Session, samples: &ServerSamples, report: &mut Re
     match numbers(&version_text) {
         None => report.unknown(CHECK, format!("{named}: unknown version format")),
         Some(version) if version < OLDEST => {
-            report.error(CHECK, format!("{named} is not supported; upgrade to 2.11.2 or later"));
+            report.error(CHECK, format!("{named} is not supported; upgrade to 2.11.10 or later"));
         }
         Some(version) if version < COMPLETE => {
-            report.warning(CHECK, format!("{named}: {missing}; upgrade to 2.11.2 or later"));
+            report.warning(CHECK, format!("{named}: {missing}; upgrade to 2.11.10 or later"));
+        }
+        Some(version) if version < CAREFUL || version == [2, 12, 0] => {
+            report.warning(
+                CHECK,
+                format!("{named}: it may replace the entry of a new leader by the expiry marker of the last one; upgrade to 2.11.10, 2.12.1 or later"),
+            );
         }
         Some(_) if level.is_none() && samples.info.is_some() => report.warning(
             CHECK,

@@ -44,7 +44,7 @@ async fn old_server_is_a_warning(version: Version) {
     let report = doctor(&shell, &[], 1);
     let old =
         expect_line(&report, "warning  server ", "nats-server 2.10.26: it has no TTLs per entry");
-    assert!(old.ends_with("upgrade to 2.11.2 or later"), "{old}");
+    assert!(old.ends_with("upgrade to 2.11.10 or later"), "{old}");
     expect_line(&report, "warning  bucket ", "no message TTLs");
     expect_line(&report, "warning  bucket ", "no expiry markers");
 }
