@@ -202,7 +202,8 @@ impl Context {
                 true
             }
             Content::Vacant(tombstone) => {
-                self.observed.record_tombstone(at, revision, tombstone, previous);
+                let from_hint = source.from_hint;
+                self.observed.record_tombstone(at, revision, tombstone, previous, from_hint);
                 self.set_leader(None);
                 false
             }

@@ -57,9 +57,10 @@ pub(super) enum Doubt {
     /// has ended: client-go's release does not check whose record it empties. A write that is sent
     /// after the wait shows that the entry stands.
     OtherProgram,
-    /// The lock, where it freed what the create replaced: replicas of NATS agree on an expiry
-    /// marker first, and store it over what has been written meanwhile. Any write that is sent once
-    /// the create is acknowledged comes after the marker.
+    /// The lock, where it frees what the create replaces: replicas of NATS agree on an expiry
+    /// marker first, and store it over what has been written meanwhile. A write that is sent once
+    /// the create is acknowledged comes after the marker, unless the server is held up for longer
+    /// than a round trip between its decision and the agreement.
     Expiry,
 }
 
@@ -161,8 +162,7 @@ impl Observations {
             wait
         };
 
-        let tombstone = vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone);
-        let mut wait = match (tombstone, watched) {
+        let mut wait = match (vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone), watched) {
             // Released: what the holder vouches for counts from its release, which we saw no
             // earlier.
             (Some(Released { by, left, .. }), _)
@@ -219,9 +219,8 @@ impl Observations {
             CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
             CoolDown::For(duration) => duration,
         };
-        // Releases and markers are freed without a trace.
         let is_entry = self.last_seen().is_some_and(|seen| Some(seen.revision) == expected);
-        if expires && (is_entry || tombstone == Some(&Deleted)) {
+        if expires && (is_entry || vacancy.may_be_marked(now, max_lease)) {
             wait.doubt = Some(Doubt::Expiry);
         }
         wait.at_least(NotBefore::new(now + configured, Policy)).at_least(self.barrier)

@@ -128,12 +128,22 @@ impl Observations {
         revision: Revision,
         tombstone: Tombstone,
         previous: Option<Revision>,
+        from_hint: bool,
     ) {
+        let may_be_marked = match tombstone {
+            Tombstone::Deleted => true,
+            Tombstone::Released { .. } => !from_hint,
+            Tombstone::Expired => false,
+        };
         // The entry itself, which the lock calls expired: nothing has followed it.
         let itself = tombstone == Tombstone::Expired
             && self.last_seen.as_ref().is_some_and(|s| s.revision == revision);
         let previous = if itself { Some(revision) } else { previous };
+        let was_known = self.vacancy().is_some_and(|known| known.revision() == Some(revision));
         self.record_vacancy(at, Some((revision, tombstone)), previous, false);
+        if let Some(known) = &mut self.vacancy {
+            known.may_be_marked = may_be_marked && (known.may_be_marked || !was_known);
+        }
     }
 
     /// Remembers that the entry is vacant.
@@ -161,8 +171,8 @@ impl Observations {
                 }
             }
             _ => {
-                self.vacancy =
-                    Some(Box::new(Vacancy { tombstone, previous, first_seen: at, empty_is_proof }));
+                let vacancy = Vacancy { tombstone, previous, ..Vacancy::empty(at, empty_is_proof) };
+                self.vacancy = Some(Box::new(vacancy));
             }
         }
     }
@@ -279,12 +289,16 @@ pub(super) struct Vacancy {
     /// Without a tombstone: whether the lock vouches that no write was stored for as long as any
     /// lease lasts.
     pub empty_is_proof: bool,
+    /// Whether the newest tombstone is of another program, or a release that was not heard of as it
+    /// was stored: see [`may_be_marked`](Self::may_be_marked).
+    pub may_be_marked: bool,
 }
 
 impl Vacancy {
     /// Nothing is left under the name.
     pub fn empty(first_seen: Instant, is_proof: bool) -> Self {
-        Self { tombstone: None, previous: None, first_seen, empty_is_proof: is_proof }
+        let (tombstone, previous, may_be_marked) = (None, None, false);
+        Self { tombstone, previous, first_seen, empty_is_proof: is_proof, may_be_marked }
     }
 
     /// The last write before the tombstone, if `last_seen` is it: the tombstone shows that none
@@ -306,6 +320,13 @@ impl Vacancy {
     /// The revision of the tombstone, if there is one.
     pub fn revision(&self) -> Option<Revision> {
         self.tombstone.as_ref().map(|(revision, _)| *revision)
+    }
+
+    /// Whether the lock may be about to store a marker in the place of the tombstone, as its life
+    /// may be over. nats-server 2.11.6 and earlier leave one after a release, too.
+    pub fn may_be_marked(&self, now: Instant, max_lease: Duration) -> bool {
+        let is_release = matches!(self.tombstone, Some((_, Tombstone::Released { .. })));
+        self.may_be_marked || (is_release && now >= self.first_seen + max_lease / 2)
     }
 
     /// The candidate that the last holder handed over to.

@@ -217,7 +217,7 @@ pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> Heade
     if let Some(ttl) = ttl {
         put(&mut headers, TTL, ceil_seconds(ttl).to_string());
     }
-    // Once its time is over, a `DEL` leaves a marker, which three replicas may store over a create.
+    // A `DEL` leaves a marker once its time is over, which three replicas may store over a create.
     put(&mut headers, OPERATION, "PURGE");
     put(&mut headers, VERSION, CURRENT);
     put(&mut headers, RELEASE, cause_label(release.cause));

@@ -96,12 +96,16 @@ impl Branch {
         branch
     }
 
-    /// As a marker takes the place of what is stored.
-    fn replaced_by_marker(&self, now: Time) -> Self {
-        let mut branch = self.clone();
-        branch.server.store_marker(now);
-        branch.will_deliver();
-        branch
+    /// The state after the marker of what is stored here, if replicas may have agreed on it before
+    /// they stored what `branch` has: it comes second, and takes its place.
+    fn marker_after(&self, branch: &Self, now: Time, rules: Rules) -> Option<Self> {
+        let overdue = self.expires().is_some_and(|at| at <= now + TOLERANCE);
+        (rules.replicated && overdue && self.server.leaves_marker()).then(|| {
+            let mut marked = branch.clone();
+            marked.server.store_marker(now);
+            marked.will_deliver();
+            marked
+        })
     }
 
     /// Whether the two cannot be distinguished.
@@ -177,8 +181,12 @@ impl Branch {
             (_, Outcome::Stored(Err(LockErrorKind::OutcomeUnknown))) => {
                 let mut applied = self.clone();
                 applied.late = answered - sent;
-                let stored = applied.act(sent, act) == Ok(true);
-                if stored { vec![self.clone(), applied] } else { vec![self.clone()] }
+                let mut after = vec![self.clone()];
+                if applied.act(sent, act) == Ok(true) {
+                    after.extend(self.marker_after(&applied, answered, rules));
+                    after.push(applied);
+                }
+                after
             }
             (_, Outcome::Stored(outcome)) => {
                 let mut branch = self.clone();
@@ -195,20 +203,18 @@ impl Branch {
                     (Err(model), Err(real)) => self.fails_alike(model, *real, sent, rules),
                     _ => false,
                 };
-                let overdue = self.expires().is_some_and(|at| at <= answered + TOLERANCE);
+                if !agrees {
+                    return Vec::new();
+                }
                 let marked = match act {
-                    _ if !(agrees && overdue && rules.replicated) => None,
-                    // The replicas had agreed on a marker, which comes after the purge.
-                    Act::Deed(Deed::Vanish, _) => Some(self.expired()),
-                    // Or takes the place of what has just been stored.
-                    _ if done == Ok(true) && self.server.leaves_marker() => {
-                        Some(branch.replaced_by_marker(answered))
+                    // What the marker replaces is gone.
+                    Act::Deed(Deed::Vanish, _) => {
+                        self.marker_after(self, answered, rules).map(|_| self.expired())
                     }
+                    _ if done == Ok(true) => self.marker_after(&branch, answered, rules),
                     _ => None,
                 };
-                let mut after = if agrees { vec![branch] } else { Vec::new() };
-                after.extend(marked);
-                after
+                [branch].into_iter().chain(marked).collect()
             }
             _ => Vec::new(),
         }

@@ -20,8 +20,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "NATS: a create over what expires leads before a further write",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "if expires && (is_entry || tombstone == Some(&Deleted)) {",
-            "if expires && is_entry && tombstone == Some(&Deleted) {",
+            "if expires && (is_entry || vacancy.may_be_marked(now, max_lease)) {",
+            "if expires && is_entry && vacancy.may_be_marked(now, max_lease) {",
         )],
         noticed_by: &[Scenarios, Simulation],
     },
