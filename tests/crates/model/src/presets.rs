@@ -23,7 +23,7 @@ pub fn small() -> Vec<(Config, Option<usize>)> {
         (striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]), Some(30)),
         (with_sentinels(Config::equal("a sentinel", 2, 3, 1), 1), None),
         (striking(Config::equal("handed over", 2, 3, 2), &[HandOver, Crash]), None),
-        (striking(Config::equal("handed over, of three", 3, 2, 2), &[HandOver, Crash]), Some(22)),
+        (striking(Config::equal("handed over, of three", 3, 2, 2), &[HandOver, Crash]), Some(24)),
     ]
 }
 
@@ -33,7 +33,7 @@ pub fn checkpoints() -> Vec<(Config, Option<usize>)> {
         (with_checkpoint(1, Config::equal("a checkpoint", 2, 2, 1)), None),
         (
             with_checkpoint(2, striking(Config::equal("a late save", 2, 2, 2), &[Delay, Resign])),
-            Some(30),
+            Some(34),
         ),
     ]
 }
