@@ -209,7 +209,9 @@ pub async fn tokens_grow_from_term_to_term<S: Service>() {
     let mut last = 0;
     for turn in 0..4 {
         let leadership = leads(&election).await;
-        assert!(leadership.token().0 > last, "{:?} after {last}", leadership.token());
+        let is_valid = leadership.is_valid();
+        let seen = format!("turn {turn}: {leadership:?}, valid: {is_valid}, after {last}");
+        assert!(leadership.token().0 > last, "{seen}");
         assert_eq!(election.token(), Some(leadership.token()));
         last = leadership.token().0;
         match turn % 2 {
