@@ -20,12 +20,8 @@ async fn a_short_lease_on_a_cluster_is_a_warning() {
     let shell = Shell::at(cluster.server(0));
     for (bucket, ttl, code) in [("SHORT", "20s", 1), ("LONG", "25s", 0)] {
         shell.out(&["kv", "add", bucket, "--election", "--ttl", ttl, "-q"]);
-        // A cluster may be without a leader for a moment, and `doctor` says so.
-        let report = eventually("a leader of the bucket", async || {
-            let report = shell.run(&["doctor", "--bucket", bucket]);
-            (report.code == Some(code)).then_some(report)
-        })
-        .await;
+        cluster.await_stream_leader(&format!("KV_{bucket}")).await;
+        let report = doctor(&shell, &["--bucket", bucket], code);
         match code {
             0 => expect_line(&report, "ok       bucket ", "fit elections"),
             _ => expect_line(&report, "warning  bucket ", "set max_age to 25s or more"),

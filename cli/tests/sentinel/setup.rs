@@ -128,7 +128,7 @@ impl Watch {
     async fn next(&mut self, event: &str) -> String {
         loop {
             let line = self.0.line().await;
-            if is_of(event, &line) {
+            if line.contains(&format!(r#""event":"{event}""#)) {
                 return line;
             }
         }
@@ -136,27 +136,8 @@ impl Watch {
 
     /// Why there is no leader any more.
     pub async fn cause(&mut self) -> String {
-        cause_of(&self.next("vacant").await)
+        let line = self.next("vacant").await;
+        let (_, rest) = line.split_once(r#""cause":""#).expect("a cause");
+        rest.split_once('"').expect("a text").0.to_owned()
     }
-
-    /// Why there was no leader, unless the next one has been seen in the place of that: a lock may
-    /// keep nothing but its last entry.
-    pub async fn cause_if_seen(&mut self) -> Option<String> {
-        loop {
-            match self.0.line().await {
-                line if is_of("vacant", &line) => return Some(cause_of(&line)),
-                line if is_of("leader", &line) => return None,
-                _ => {}
-            }
-        }
-    }
-}
-
-fn is_of(event: &str, line: &str) -> bool {
-    line.contains(&format!(r#""event":"{event}""#))
-}
-
-fn cause_of(line: &str) -> String {
-    let (_, rest) = line.split_once(r#""cause":""#).expect("a cause");
-    rest.split_once('"').expect("a text").0.to_owned()
 }
