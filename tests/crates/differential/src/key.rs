@@ -275,6 +275,11 @@ impl Key {
         self.model.bring_back(made);
     }
 
+    /// How many requests replicas without a leader refused.
+    pub fn leaderless(&self) -> u64 {
+        self.model.leaderless
+    }
+
     /// The server goes away in the middle of requests, or is back.
     pub fn loses_server(&mut self, is_away: bool) {
         self.model.loses_server(is_away);

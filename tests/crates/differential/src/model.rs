@@ -27,6 +27,8 @@ pub struct Model {
     blur: Duration,
     /// Whether the server goes away in the middle of requests.
     server_away: bool,
+    /// How many requests replicas without a leader refused.
+    pub leaderless: u64,
 }
 
 /// Whether some hints may be lost.
@@ -57,7 +59,7 @@ impl Model {
     /// An election without a holder so far.
     pub fn new(rules: Rules) -> Self {
         let (branches, blur) = (vec![Branch::new(rules)], Duration::ZERO);
-        Self { branches, rules, gap: Gap::None, blur, server_away: false }
+        Self { branches, rules, gap: Gap::None, blur, server_away: false, leaderless: 0 }
     }
 
     /// What was done between the two instants came to `outcome`.
@@ -71,6 +73,7 @@ impl Model {
         outcome: &Outcome,
     ) -> Result<(), Difference> {
         if (self.server_away || self.rules.replicated) && self.is_refused_while_away(outcome) {
+            self.leaderless += u64::from(!self.server_away);
             return Ok(());
         }
         self.expire(answered);

@@ -24,6 +24,7 @@ async fn agree(store: Arc<dyn Store>) {
     let told: Vec<_> = report.differences.iter().take(3).map(ToString::to_string).collect();
     assert!(told.is_empty(), "the model and the store differ:\n{}", told.join("\n\n"));
     assert!(report.operations >= options.operations, "{report:?}");
+    assert!(report.leaderless <= report.operations / 10, "{report:?}");
     assert_eq!(report.upheavals > 0, has_upheavals, "{report:?}");
 }
 
