@@ -326,7 +326,7 @@ impl Objects {
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
     ) -> (Result<Value, ApiFailure>, http::HeaderMap) {
-        let writes = request().is_ok_and(|request| writes(&request));
+        let writes = self.hedges && request().is_ok_and(|request| writes(&request));
         let unanswered = AtomicBool::new(false);
         let attempt = async || {
             if !self.hedges {
