@@ -275,7 +275,7 @@ impl SeenEntry {
 
 impl Vacancy {
     fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { tombstone, previous, first_seen, empty_is_proof, may_be_marked } = self;
+        let Self { tombstone, previous, first_seen, empty_is_proof, may_be_old } = self;
         let mut reach = with_drift(writer.longest);
         writer.each(tombstone, |writer, (revision, kind)| {
             writer.revision(revision);
@@ -293,7 +293,7 @@ impl Vacancy {
         writer.each(&self.successor(), |writer, to| writer.to.nonce(*to));
         writer.each(previous, FingerprintWriter::revision);
         writer.since(*first_seen, reach);
-        writer.flags(&[*empty_is_proof, *may_be_marked]);
+        writer.flags(&[*empty_is_proof, *may_be_old]);
     }
 }
 

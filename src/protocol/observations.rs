@@ -130,7 +130,7 @@ impl Observations {
         previous: Option<Revision>,
         from_hint: bool,
     ) {
-        let may_be_marked = match tombstone {
+        let may_be_old = match tombstone {
             Tombstone::Deleted => true,
             Tombstone::Released { .. } => !from_hint,
             Tombstone::Expired => false,
@@ -142,7 +142,7 @@ impl Observations {
         let was_known = self.vacancy().is_some_and(|known| known.revision() == Some(revision));
         self.record_vacancy(at, Some((revision, tombstone)), previous, false);
         if let Some(known) = &mut self.vacancy {
-            known.may_be_marked = may_be_marked && (known.may_be_marked || !was_known);
+            known.may_be_old = may_be_old && (known.may_be_old || !was_known);
         }
     }
 
@@ -289,16 +289,16 @@ pub(super) struct Vacancy {
     /// Without a tombstone: whether the lock vouches that no write was stored for as long as any
     /// lease lasts.
     pub empty_is_proof: bool,
-    /// Whether the newest tombstone is of another program, or a release that was not heard of as it
-    /// was stored: see [`may_be_marked`](Self::may_be_marked).
-    pub may_be_marked: bool,
+    /// Whether the newest tombstone is of another program, or a release that was not received as a
+    /// hint: its age is unknown.
+    pub may_be_old: bool,
 }
 
 impl Vacancy {
     /// Nothing is left under the name.
     pub fn empty(first_seen: Instant, is_proof: bool) -> Self {
-        let (tombstone, previous, may_be_marked) = (None, None, false);
-        Self { tombstone, previous, first_seen, empty_is_proof: is_proof, may_be_marked }
+        let (tombstone, previous, may_be_old) = (None, None, false);
+        Self { tombstone, previous, first_seen, empty_is_proof: is_proof, may_be_old }
     }
 
     /// The last write before the tombstone, if `last_seen` is it: the tombstone shows that none
@@ -326,7 +326,7 @@ impl Vacancy {
     /// may be over. nats-server 2.11.6 and earlier leave one after a release, too.
     pub fn may_be_marked(&self, now: Instant, max_lease: Duration) -> bool {
         let is_release = matches!(self.tombstone, Some((_, Tombstone::Released { .. })));
-        self.may_be_marked || (is_release && now >= self.first_seen + max_lease / 2)
+        self.may_be_old || (is_release && now >= self.first_seen + max_lease / 2)
     }
 
     /// The candidate that the last holder handed over to.

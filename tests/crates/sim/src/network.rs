@@ -124,8 +124,8 @@ impl World {
         let before = server.shown(now).map(|record| record.content);
         // Replicas agree on a write, and meanwhile on the marker of what it replaces: that comes
         // second, before whatever is sent by those who know of the write.
-        let expires = server.last.as_ref().filter(|_| server.leaves_marker()).map(|it| it.expires);
-        let is_due = expires.is_some_and(|at| at <= now);
+        let is_over = server.last.as_ref().is_some_and(|last| last.expires <= now);
+        let is_marked = is_over && server.leaves_marker() && !self.time.calm;
         let denied = now < self.process(who).faults.denied_until;
         let refusal = rests_elsewhere.then_some("another history");
         let (answer, stored) = self.execute(key, &request, denied, refusal);
@@ -155,7 +155,7 @@ impl World {
                 }
             }
             self.stored(key);
-            if is_due && !self.time.calm && self.time.random.u8(..4) == 0 {
+            if is_marked && self.time.random.u8(..4) == 0 {
                 self.time.log(|| "server: the marker of what it replaces".to_owned());
                 self.servers[key].store_marker(now);
                 self.stored(key);
