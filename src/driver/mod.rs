@@ -394,9 +394,11 @@ impl Driver {
     /// Performs all actions. Returns whether the candidate has stopped.
     fn perform_actions(&mut self) -> bool {
         let state = self.state();
-        self.shared()
-            .status
-            .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
+        self.shared().status.send_if_modified(|status| {
+            // A term begins and ends at once for all who ask: where it does.
+            let of_term = state == State::Leader || status.term.is_some();
+            !of_term && std::mem::replace(&mut status.state, state) != state
+        });
         while let Some((lock, action)) = self.machine.poll_action() {
             match action {
                 Action::Request { id, request } => self.ask(lock, id, request),

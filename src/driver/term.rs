@@ -70,11 +70,11 @@ impl Driver {
         if let Some(part) = &mut self.set_part {
             part.begin();
         }
-        shared.leads_until.set(Some(deadline));
         // Held before anybody else may hold and drop it.
         let won = self.callbacks.as_ref().and_then(|callbacks| callbacks.won.clone());
         let leadership = won.as_ref().and_then(|_| Leadership::of(&term));
         shared.update(|status| {
+            shared.leads_until.set(Some(deadline));
             status.state = State::Leader;
             status.term = Some(Arc::clone(&term));
         });
@@ -218,22 +218,28 @@ impl Driver {
             return self.end_claim();
         }
         let shared = Arc::clone(self.shared());
-        shared.leads_until.set(None);
-        let mut term = None;
+        let mut ended = None;
         shared.update(|status| {
+            shared.leads_until.set(None);
             status.state = State::Candidate;
-            term = status.term.take();
+            // Within the update: who sees by anything that the term is over gets no share of it.
+            ended = status.term.take().map(|term| {
+                let loss = term.close(cause, by);
+                (term, loss)
+            });
         });
+        if let Some((term, _)) = &ended {
+            term.wake_holders();
+        }
         self.drain_is_over();
         if let Some(part) = &mut self.set_part {
             part.end();
         }
-        let Some(term) = term else {
+        let Some((term, loss)) = ended else {
             error!("a term ended that had not begun: please report this");
             shared.inbox.send(Input::Stop);
             return self.nothing_to_stop();
         };
-        let loss = term.announce_end(cause, by);
         self.telemetry().lost(&loss.cause);
         let end = TermEnd {
             shared,

@@ -262,14 +262,23 @@ impl Term {
 
     /// Announces the end of the term to its holders, once. Returns the loss that was announced.
     pub fn announce_end(&self, cause: Cause, stop_by: Instant) -> Loss {
-        let mut state = locked(&self.state);
-        if let Some(announced) = &state.end {
-            return (**announced).clone();
-        }
-        let loss = self.end(&mut state, cause, stop_by);
-        drop(state);
-        self.changed.notify_waiters();
+        let loss = self.close(cause, stop_by);
+        self.wake_holders();
         loss
+    }
+
+    /// Ends the term, unless it is over, and wakes nobody yet. Returns the loss that its holders
+    /// are to be told.
+    pub fn close(&self, cause: Cause, stop_by: Instant) -> Loss {
+        let mut state = locked(&self.state);
+        match &state.end {
+            Some(announced) => (**announced).clone(),
+            None => self.end(&mut state, cause, stop_by),
+        }
+    }
+
+    pub fn wake_holders(&self) {
+        self.changed.notify_waiters();
     }
 
     fn end(&self, state: &mut TermState, cause: Cause, stop_by: Instant) -> Loss {

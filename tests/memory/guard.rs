@@ -2,21 +2,25 @@
 //! them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use incumbent::clock::{BootClock, Clock, sleep_until};
 use incumbent::lock::{
-    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Token, Write,
 };
 use incumbent::memory::MemoryLock;
-use incumbent::{Cause, Change, CoolDown, Election, ElectionBuilder, State, Stopped, new_election};
+use incumbent::{
+    Cause, Change, CoolDown, Election, ElectionBuilder, Leadership, State, Stopped, new_election,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use crate::conformance::{LEASE, becomes_true, change, leads, soon, won};
+use crate::conformance::{LEASE, becomes_true, change, leads, lost, soon, won};
 use crate::{WithHints, without_hints};
 
 /// So long that nothing but a word of the campaign ends a term within a test.
@@ -197,6 +201,60 @@ async fn no_time_remains_of_a_term_that_is_over() {
     election.resign();
     leadership.ended().await;
     assert!(leadership.remaining().is_zero());
+}
+
+/// A watcher of an election that calls all of its methods as soon as it is woken.
+struct AsksAtOnce {
+    election: Election,
+    watch: Mutex<BoxFuture<'static, ()>>,
+    seen: Mutex<Vec<(State, [Option<Token>; 4])>>,
+}
+
+impl AsksAtOnce {
+    fn start(election: &Election) -> Arc<Self> {
+        let mut status = election.watch();
+        let watch = async move { while status.next().await.is_some() {} }.boxed();
+        let (election, watch) = (election.clone(), Mutex::new(watch));
+        let watcher = Arc::new(Self { election, watch, seen: Mutex::default() });
+        watcher.watch();
+        watcher
+    }
+
+    fn watch(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        let _ = self.watch.lock().unwrap().poll_unpin(&mut Context::from_waker(&waker));
+    }
+}
+
+impl Wake for AsksAtOnce {
+    fn wake(self: Arc<Self>) {
+        let election = &self.election;
+        let won = election.won().now_or_never().and_then(Result::ok);
+        let leads = election.is_leader().then(|| election.token()).flatten();
+        let step = election.step().map(|step| step.token());
+        let tokens = [election.token(), won.map(|guard| guard.token()), leads, step];
+        self.seen.lock().unwrap().push((election.state(), tokens));
+        self.watch();
+    }
+}
+
+/// Who has found by one call that a term is over gets no share of it by another.
+#[tokio::test]
+async fn all_calls_agree_whether_it_leads() {
+    let work = |leadership: Leadership| async move { drop(leadership.ended().await) };
+    let builder = campaign(MemoryLock::with_ttl(LONG), LONG).on_won(work);
+    let (election, mut changes) = builder.start_with_changes().unwrap();
+    let watcher = AsksAtOnce::start(&election);
+    soon("the win", won(&mut changes)).await;
+    let token = election.token();
+    election.resign();
+    soon("the loss", lost(&mut changes)).await;
+    let seen = watcher.seen.lock().unwrap().clone();
+    assert!(token.is_some() && seen.iter().any(|(_, tokens)| tokens[0] == token), "{seen:?}");
+    for (state, tokens) in &seen {
+        let token = token.filter(|_| *state == State::Leader);
+        assert_eq!(*tokens, [token; 4], "{seen:?}");
+    }
 }
 
 /// Where everything runs on one thread, work that was to begin may come to its turn late.
