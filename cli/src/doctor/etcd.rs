@@ -88,20 +88,19 @@ async fn members(probe: &EtcdProbe, context: CheckContext<'_>, report: &mut Repo
     for (address, facts) in &found {
         member(address, facts, report);
     }
-    match probe.cluster(context.timeout).await {
-        Ok(cluster) if cluster.voters == 1 => report.warning(
+    match probe.voters(context.timeout).await {
+        Ok(1) => report.warning(
             "cluster",
             "one voting member: no term outlives its restart by more than the lease; run three",
         ),
-        Ok(cluster) if cluster.voters % 2 == 0 => report.warning(
+        Ok(voters) if voters % 2 == 0 => report.warning(
             "cluster",
             format!(
-                "{0} voting members bear no more failures than {1}; run {1}",
-                cluster.voters,
-                cluster.voters - 1
+                "{voters} voting members bear no more failures than {0}; run {0}",
+                voters.saturating_sub(1)
             ),
         ),
-        Ok(cluster) => report.ok("cluster", format!("{} voting members", cluster.voters)),
+        Ok(voters) => report.ok("cluster", format!("{voters} voting members")),
         Err(error) => report.unknown("cluster", one_line(&error)),
     }
     true

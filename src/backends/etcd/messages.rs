@@ -247,8 +247,6 @@ pub(super) struct Status {
     pub header: Option<Header>,
     #[prost(string, tag = "2")]
     pub version: String,
-    #[prost(int64, tag = "3")]
-    pub db_size: i64,
     /// The member that leads; 0: none is known.
     #[prost(uint64, tag = "4")]
     pub leader: u64,
@@ -274,10 +272,6 @@ pub(super) struct Members {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Member {
-    #[prost(string, tag = "2")]
-    pub name: String,
-    #[prost(string, repeated, tag = "4")]
-    pub client_urls: Vec<String>,
     #[prost(bool, tag = "5")]
     pub is_learner: bool,
 }

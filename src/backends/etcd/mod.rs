@@ -39,4 +39,4 @@ mod watch;
 pub use config::Etcd;
 pub use foreign::ForeignCandidate;
 pub use lock::EtcdLock;
-pub use probe::{ClusterFacts, EtcdProbe, MemberFacts};
+pub use probe::{EtcdProbe, MemberFacts};

@@ -31,22 +31,8 @@ pub struct MemberFacts {
     pub has_leader: bool,
     /// Whether it is a learner, which accepts no requests of elections.
     pub is_learner: bool,
-    /// The term of Raft that it is in.
-    pub raft_term: u64,
-    /// The bytes of its database.
-    pub db_size: u64,
     /// Its alarms, as etcd states them.
     pub alarms: Vec<String>,
-}
-
-/// The members of the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClusterFacts {
-    /// The number of those that vote.
-    pub voters: usize,
-    /// The number of those that do not.
-    pub learners: usize,
 }
 
 impl EtcdProbe {
@@ -88,8 +74,6 @@ impl EtcdProbe {
                     cluster_id: header.cluster_id,
                     has_leader: status.leader != 0,
                     is_learner: status.is_learner,
-                    raft_term: header.raft_term,
-                    db_size: status.db_size.unsigned_abs(),
                     alarms: alarms.map(|alarm| said(alarm).into_owned()).collect(),
                 }
             });
@@ -98,19 +82,18 @@ impl EtcdProbe {
         facts.collect()
     }
 
-    /// Asks one member for the list of members.
+    /// Asks one member for the number of members that vote.
     ///
     /// # Errors
     /// If none answers in time, or the cluster has no quorum.
-    pub async fn cluster(&self, timeout: Duration) -> Result<ClusterFacts, LockError> {
+    pub async fn voters(&self, timeout: Duration) -> Result<usize, LockError> {
         let request = MembersRequest { linearizable: true };
         let client = &self.lock.inner.client;
         let by = deadline_after(timeout);
         let effect = crate::lock::Effect::Read;
         let (answer, _): (Members, u64) =
             client.call(methods::MEMBERS, &request, effect, by).await?;
-        let learners = answer.members.iter().filter(|member| member.is_learner).count();
-        Ok(ClusterFacts { voters: answer.members.len() - learners, learners })
+        Ok(answer.members.iter().filter(|member| !member.is_learner).count())
     }
 
     /// Looks for candidates of etcd's own elections below the keys of this prefix, or of one

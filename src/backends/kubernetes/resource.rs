@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
-use kube::Resource;
 
 use super::record::RecordLocation;
 use crate::lock::{LockError, LockErrorKind};
@@ -29,41 +28,30 @@ mod sealed {
     use crate::backends::kubernetes::record::RecordLocation;
 
     pub trait ResourceKind: Send + Sync + 'static {
-        const KIND: &'static str;
-        const API_VERSION: &'static str;
+        type Object: k8s_openapi::Resource + kube::Resource<DynamicType = ()>;
+        const KIND: &'static str = <Self::Object as k8s_openapi::Resource>::KIND;
+        const API_VERSION: &'static str = <Self::Object as k8s_openapi::Resource>::API_VERSION;
         const LOCATION: RecordLocation;
-        fn path(namespace: &str) -> String;
+
+        fn path(namespace: &str) -> String {
+            <Self::Object as kube::Resource>::url_path(&(), Some(namespace))
+        }
     }
 }
 
 impl sealed::ResourceKind for LeaseKind {
-    const KIND: &'static str = "Lease";
-    const API_VERSION: &'static str = <Lease as k8s_openapi::Resource>::API_VERSION;
+    type Object = Lease;
     const LOCATION: RecordLocation = RecordLocation::Spec;
-
-    fn path(namespace: &str) -> String {
-        Lease::url_path(&(), Some(namespace))
-    }
 }
 
 impl sealed::ResourceKind for ConfigMapKind {
-    const KIND: &'static str = "ConfigMap";
-    const API_VERSION: &'static str = <ConfigMap as k8s_openapi::Resource>::API_VERSION;
+    type Object = ConfigMap;
     const LOCATION: RecordLocation = RecordLocation::Annotation;
-
-    fn path(namespace: &str) -> String {
-        ConfigMap::url_path(&(), Some(namespace))
-    }
 }
 
 impl sealed::ResourceKind for EndpointsKind {
-    const KIND: &'static str = "Endpoints";
-    const API_VERSION: &'static str = <Endpoints as k8s_openapi::Resource>::API_VERSION;
+    type Object = Endpoints;
     const LOCATION: RecordLocation = RecordLocation::Annotation;
-
-    fn path(namespace: &str) -> String {
-        Endpoints::url_path(&(), Some(namespace))
-    }
 }
 
 /// Returns the naming rule if `name` is not a valid object name.

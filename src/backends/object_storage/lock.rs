@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::UpdateVersion;
 use object_store::path::Path;
+use prost::Message;
 use tokio::time::Instant;
 
 use super::codec;
@@ -88,7 +89,7 @@ impl LockState {
             election.forget(&before);
             return Ok(None);
         };
-        let entry = RaceEntry::decode(&body).map_err(|why| {
+        let entry = RaceEntry::decode(&*body).map_err(|why| {
             self.unusable(path, &format!("is not the entry of an election: {why}"))
         })?;
         let content = codec::content(&entry, self.terms, SystemTime::now());
@@ -119,7 +120,7 @@ impl LockState {
         }
         entry.election_number = number;
         let content = codec::content(&entry, self.terms, SystemTime::now());
-        let body = Bytes::from(entry.encode());
+        let body = Bytes::from(entry.encode_to_vec());
         let replaced = known.as_ref().map(|known| &known.version);
         // An earlier attempt has written this object, and had no time for both checks. Checking
         // first lets slow stores finish the checks.
@@ -158,7 +159,7 @@ impl LockState {
         let left = self.terms.expiry(self.terms.longest.saturating_mul(2));
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
-        let body = Bytes::from(entry.encode());
+        let body = Bytes::from(entry.encode_to_vec());
         self.store.check_conditions(path, &body, by).await
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use object_store::UpdateVersion;
 use object_store::path::Path;
+use prost::Message;
 use tokio::time::{Instant, sleep};
 
 use super::bucket::Bucket;
@@ -59,7 +60,7 @@ impl Bucket {
                 term_expiry: Some(Timestamp::at(SystemTime::now(), Duration::ZERO)),
                 ..RaceEntry::default()
             };
-            let body = Bytes::from(entry.encode());
+            let body = Bytes::from(entry.encode_to_vec());
             let start = Instant::now();
             let written = store.put(&path, replaced, &body, deadline_after(timeout)).await;
             spans.push(start.elapsed());

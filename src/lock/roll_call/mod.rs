@@ -264,7 +264,7 @@ pub struct CandidateInfo {
     /// The identity of the leader that it sees, if it sees one.
     pub leader: Option<Arc<str>>,
     /// The token of that leader.
-    #[serde(default, with = "numbers::token_number")]
+    #[serde(default)]
     pub token: Option<Token>,
     /// See [`ElectionBuilder::site`](crate::ElectionBuilder::site).
     #[serde(default)]

@@ -4,20 +4,6 @@ use serde::Deserialize;
 
 use super::CandidateRequest;
 
-pub(super) mod token_number {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::lock::Token;
-
-    pub fn serialize<S: Serializer>(token: &Option<Token>, to: S) -> Result<S::Ok, S::Error> {
-        token.map(|token| token.0).serialize(to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Token>, D::Error> {
-        Ok(Option::<u64>::deserialize(from)?.map(Token))
-    }
-}
-
 pub(super) mod call_id_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
