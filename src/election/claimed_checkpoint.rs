@@ -108,7 +108,7 @@ impl Store {
         clock: &Arc<dyn Clock>,
         give_up: impl Fn() -> Instant,
     ) -> Result<(), CheckpointError> {
-        let mut retries = ProtocolRetries::new(fastrand::u64(..));
+        let mut retries = ProtocolRetries::unseeded();
         let (mut last, mut conflicts) = (None, 0_u32);
         loop {
             if clock.now() >= give_up() {

@@ -1,6 +1,8 @@
 //! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per
 //! name, `Debug` of a part.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +30,17 @@ pub(crate) mod watched;
 /// Returns the wall clock since the Unix epoch; zero before it.
 pub(crate) fn since_unix_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Reads a file of at most this many bytes, whatever its length is said to be.
+#[allow(dead_code, reason = "each lock uses some of it")]
+pub(crate) fn read_limited(file: File, max: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.take(max.saturating_add(1)).read_to_end(&mut content)?;
+    match content.len() as u64 <= max {
+        true => Ok(content),
+        false => Err(io::Error::other(format!("it is larger than {max} bytes"))),
+    }
 }
 
 /// Returns a hash that is the same on every machine and in every build: FNV-1a.

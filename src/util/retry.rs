@@ -53,6 +53,15 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
         delay.unwrap_or(Self::MAX)
     }
 
+    /// Returns the delay after an attempt that began then; from the least one on if it lasted.
+    #[allow(dead_code, reason = "each lock uses some of it")]
+    pub fn delay_after(&mut self, began: Instant) -> Duration {
+        if began.elapsed() > Self::MAX {
+            *self = Self::unseeded();
+        }
+        self.delay()
+    }
+
     /// Returns how many delays of the maximum there were.
     pub fn attempts_at_maximum(&self) -> u32 {
         self.attempts.saturating_sub(Self::MAX_DOUBLINGS)

@@ -1,13 +1,18 @@
 //! TLS, with certificates from files.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::lock::{LockError, LockErrorKind};
+use crate::util::read_limited;
 
 /// How each certificate and key in a file starts.
 const PEM: &[u8] = b"-----BEGIN ";
+
+/// The maximum length of a file. The authorities of a system are some 200 KiB.
+const MAX_LEN: u64 = 4 * 1024 * 1024;
 
 /// How to connect by TLS.
 #[derive(Clone, Default)]
@@ -51,7 +56,8 @@ pub(super) fn over_tls(endpoint: Endpoint, config: ClientTlsConfig) -> Result<En
 
 /// The contents of a file in PEM. One that has nothing in it would verify no server.
 fn contents(file: &Path) -> Result<Vec<u8>, LockError> {
-    let contents = std::fs::read(file).map_err(|error| {
+    let contents = File::open(file).and_then(|file| read_limited(file, MAX_LEN));
+    let contents = contents.map_err(|error| {
         let what = format!("{} cannot be read", file.display());
         LockError::with_source(LockErrorKind::Misconfigured, what, error)
     })?;

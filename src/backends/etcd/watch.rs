@@ -47,10 +47,7 @@ async fn run(lock: Arc<LockState>) {
                 let began = Instant::now();
                 let end = deliver(&lock, watch, era).await;
                 debug!(at = place, end, "the watch has ended");
-                if began.elapsed() > BackendRetries::MAX {
-                    pauses = BackendRetries::unseeded();
-                }
-                pauses.delay()
+                pauses.delay_after(began)
             }
             Err(NoWatch { why, is_denied }) => {
                 debug!(at = place, why, "not watching");

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::error::{BucketError, BucketErrorKind};
 use super::events::PermissionWatch;
 use super::options::{TlsFiles, user_of, with_quick_reconnects, with_servers, without_websockets};
-use super::user_credentials::with_credentials;
+use super::user_credentials::{read_text, with_credentials};
 use crate::util::text::error_chain;
 
 /// What a client proves its identity by.
@@ -131,7 +131,7 @@ impl ConnectionSettings {
         }
         let options = match &self.credentials {
             Credentials::File(file) => {
-                let text = std::fs::read_to_string(file).map_err(|error| {
+                let text = read_text(file).map_err(|error| {
                     self.unusable(format!("cannot read credentials in {}: {error}", file.display()))
                 })?;
                 with_credentials(&text, Some(file.clone()), user_of(&self.servers))

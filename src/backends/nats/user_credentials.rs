@@ -1,7 +1,7 @@
 //! The content of a credentials file, read again for each connection where there is a file.
 
 use std::fs::{File, metadata};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::util::locked;
+use crate::util::{locked, read_limited};
 
 /// The maximum length of a file. A JWT is a few kilobytes long.
 const MAX_LEN: u64 = 64 * 1024;
@@ -82,7 +82,7 @@ impl CredentialsFile {
     }
 
     fn read(&self, path: &Path) {
-        let parsed = read_text(path).map(|text| UserCredentials::parse(&text));
+        let parsed = read_again(path).map(|text| UserCredentials::parse(&text));
         let problem = match parsed {
             Ok(Some(credentials)) => {
                 *locked(&self.newest) = Arc::new(credentials);
@@ -100,17 +100,19 @@ impl CredentialsFile {
     }
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
+/// Reads a file again.
+fn read_again(path: &Path) -> io::Result<String> {
     // A read of a pipe would wait for a writer, and take what another reader is to get.
     if !metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let mut text = String::new();
-    File::open(path)?.take(MAX_LEN + 1).read_to_string(&mut text)?;
-    match text.len() as u64 <= MAX_LEN {
-        true => Ok(text),
-        false => Err(io::Error::other(format!("it is larger than {MAX_LEN} bytes"))),
-    }
+    read_text(path)
+}
+
+/// Reads a file, or a pipe.
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read_limited(File::open(path)?, MAX_LEN)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
 /// Returns options by which a client proves its identity with this content of a credentials file,
@@ -193,5 +195,7 @@ mod tests {
         assert_eq!(said().await, "it is larger than 65536 bytes");
         std::fs::write(path, "-").unwrap();
         assert_eq!(said().await, "there are no credentials in it");
+        let endless = read_text(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(endless.to_string(), "it is larger than 65536 bytes");
     }
 }

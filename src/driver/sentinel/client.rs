@@ -21,7 +21,7 @@ use crate::lock::Nonce;
 use crate::protocol::RegisteredTerm;
 use crate::telemetry;
 use crate::util::locked;
-use crate::util::retry::RetrySchedule;
+use crate::util::retry::BackendRetries;
 use crate::util::text::escape_line;
 
 /// The most bytes of a sentinel's text in a log line.
@@ -93,7 +93,7 @@ impl Task {
     }
 
     async fn run(mut self) {
-        let mut retries = RetrySchedule::<5_000>::new(fastrand::u64(..));
+        let mut retries = BackendRetries::unseeded();
         loop {
             // A process that never leads never connects.
             while self.terms.is_empty() {
@@ -132,7 +132,7 @@ impl Task {
     }
 
     /// Serves one connection. Returns `Ok` with the last handle.
-    async fn serve(&mut self, retries: &mut RetrySchedule<5_000>) -> io::Result<()> {
+    async fn serve(&mut self, retries: &mut BackendRetries) -> io::Result<()> {
         let (reader, mut writer) = connect(&self.address).await?.into_split();
         let mut reader = BufReader::new(reader);
         let started = start_time(None).unwrap_or_default();
@@ -169,14 +169,10 @@ impl Task {
         SentinelMessage::of(key.0, nonce, term)
     }
 
-    fn on_reply(
-        &mut self,
-        reply: SentinelReply,
-        retries: &mut RetrySchedule<5_000>,
-    ) -> io::Result<()> {
+    fn on_reply(&mut self, reply: SentinelReply, retries: &mut BackendRetries) -> io::Result<()> {
         match reply {
             SentinelReply::Watching { .. } => {
-                *retries = RetrySchedule::new(fastrand::u64(..));
+                *retries = BackendRetries::unseeded();
                 telemetry::sentinel_up(true);
                 if std::mem::take(&mut self.failing) {
                     info!(sentinel = %self.address.display(), "the sentinel is back");

@@ -2,6 +2,7 @@
 //! directory.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{CliError, Code};
+use crate::output::read_text;
+
+/// The maximum length of a file of a context.
+const MAX_LEN: u64 = 1024 * 1024;
 
 /// The fields that are used, and those that must not be ignored.
 #[derive(Default, Deserialize)]
@@ -119,7 +124,7 @@ pub fn load(named: Option<&str>) -> Result<Context, CliError> {
 }
 
 fn selected(file: &PathBuf) -> Result<Option<String>, CliError> {
-    match std::fs::read_to_string(file) {
+    match File::open(file).and_then(|file| read_text(file, MAX_LEN)) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|name| !name.is_empty())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
@@ -130,11 +135,14 @@ fn selected(file: &PathBuf) -> Result<Option<String>, CliError> {
 }
 
 fn read(file: &Path) -> Result<Context, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "it does not exist; see `nats context list`".to_owned(),
-        io::ErrorKind::InvalidData => "not a context: not text".to_owned(),
-        _ => error.to_string(),
-    })?;
+    let text =
+        File::open(file).and_then(|file| read_text(file, MAX_LEN)).map_err(|error| match error
+            .kind()
+        {
+            io::ErrorKind::NotFound => "it does not exist; see `nats context list`".to_owned(),
+            io::ErrorKind::InvalidData => "not a context: not text".to_owned(),
+            _ => error.to_string(),
+        })?;
     parse(&text)
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+
+use crate::util::read_limited;
 
 /// The minimum and maximum length of a key in bytes.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
@@ -74,13 +75,8 @@ pub(in crate::backends::peer) fn keys(secrets: &[Vec<u8>]) -> Result<Vec<Key>, &
 /// # Errors
 /// Returns why the file is invalid. The error never contains its content.
 pub(in crate::backends::peer) fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, String> {
-    let of_system = |error: io::Error| format!("it cannot be read: {error}");
-    let file = File::open(path).map_err(of_system)?;
-    let mut text = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut text).map_err(of_system)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err("it is longer than 64 KiB".to_owned());
-    }
+    let text = File::open(path).and_then(|file| read_limited(file, MAX_FILE));
+    let text = text.map_err(|error| format!("it cannot be read: {error}"))?;
     secrets_of(&text).map_err(str::to_owned)
 }
 

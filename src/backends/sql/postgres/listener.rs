@@ -60,10 +60,7 @@ pub(super) async fn run(lock: Arc<LockState>) {
                 lock.subscribers.announce(Coverage::Full); // every subscriber then reads
                 let began = Instant::now();
                 listen(&lock, listener).await;
-                if began.elapsed() > BackendRetries::MAX {
-                    pauses = BackendRetries::unseeded();
-                }
-                pauses.delay()
+                pauses.delay_after(began)
             }
             Ok(Err(ListenError::NoNotifications)) => {
                 info!(at = lock.connections.place(), "notifications do not arrive: polling");
