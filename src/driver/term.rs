@@ -74,7 +74,7 @@ impl Driver {
         let won = self.callbacks.as_ref().and_then(|callbacks| callbacks.won.clone());
         let leadership = won.as_ref().and_then(|_| Leadership::of(&term));
         shared.update(|status| {
-            shared.leads_until.set(Some(deadline));
+            term.extend(deadline); // unless a subscriber of the log was so slow that it is over
             status.state = State::Leader;
             status.term = Some(Arc::clone(&term));
         });

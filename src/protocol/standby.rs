@@ -109,6 +109,8 @@ impl Standby {
             Plan::Read if reads => cx.read(now, timeout),
             Plan::Read if eligible => create(cx, now, None),
             Plan::Acquire { expected } if eligible => create(cx, now, expected),
+            // A create of ours, given up and stored after all, keeps those out who may acquire.
+            Plan::Acquire { expected } if is_own(cx, expected) => return Transition::StopStandby,
             Plan::Read | Plan::Acquire { .. } => self.wait_for_change(cx, now),
         }
         Transition::Stay
@@ -406,6 +408,12 @@ impl Standby {
         self.at = now.max(self.not_before);
         self.plan = Plan::Acquire { expected: Some(revision) };
     }
+}
+
+/// Whether the entry of this revision is our own.
+fn is_own(cx: &Context, revision: Option<Revision>) -> bool {
+    let seen = cx.observed.last_seen().filter(|seen| Some(seen.revision) == revision);
+    seen.is_some_and(|seen| cx.is_mine(&seen.entry))
 }
 
 /// Creates the entry over `expected`.

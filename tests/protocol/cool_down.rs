@@ -6,7 +6,9 @@ use incumbent::lock::{
     Capabilities, Content, Coverage, Hint, LockErrorKind, Release, Request, Revision,
     StepDownNotice, Token, Tombstone,
 };
-use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions, WaitReason};
+use incumbent::protocol::{
+    Action, CoolDown, Event, Rank, Settings, Timing, TimingOptions, WaitReason,
+};
 
 use incumbent_sim::{Retention, Time};
 
@@ -424,6 +426,25 @@ pub fn a_create_in_doubt_keeps_its_wait() -> Harness {
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= evicted + LEASE, "{:?}", harness.begins());
     harness
+}
+
+/// A member whose shards are enough by now leaves the entry of a create in doubt to others: it
+/// stood until its lease ended.
+#[test]
+fn a_create_in_doubt_that_is_not_wanted_any_more_is_released() {
+    let mut harness = Harness::standby();
+    harness.holds = true;
+    harness.admin_deletes();
+    harness.next_write();
+    harness.event(Event::Rank(Rank::Never));
+    harness.lose_the_reply();
+    harness.deliver_last();
+    assert!(harness.holds_entry());
+    harness.holds = false;
+    harness.serve();
+    harness.run(SECOND * 2);
+    assert!(harness.begins().is_empty());
+    assert!(!harness.holds_entry(), "no other candidate can lead");
 }
 
 /// Hints of an eviction that come in the wrong order do not make it look watched.

@@ -403,6 +403,7 @@ impl CommandCandidate {
                 loss = leadership.ended() => return Some(CommandEnd::Lost(loss)),
                 _ = leadership.draining() => return Some(self.ends(leadership).await),
                 Ok(later) = leadership.renewed(deadline) => {
+                    self.watchdog.feed(later);
                     self.file.renew(later, leadership.token());
                     return None;
                 }
