@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::lock::Lock;
+use incumbent::lock::{Lock, LockErrorKind, Write};
 use incumbent::sql::{Sqlite, SqliteLock, TableSetup};
 use incumbent::{Election, new_election};
+use incumbent_test_support::{FreezableDisk, eventually};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
-use crate::conformance::{LEASE, Service, working};
+use crate::conformance::{LEASE, Service, first_write, working};
 use crate::env::{ROW, deletion_of, takeover_of};
 
 pub struct FileEnv {
@@ -88,4 +89,41 @@ impl Service for FileEnv {
         );
         self.admin(&statement).await.pop()?.get("holder")
     }
+}
+
+/// Each write that waits for the disk has a thread and open files, for as long as it hangs.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_disk_of_a_file_that_hangs_collects_no_threads() {
+    let Some(disk) = FreezableDisk::mount("a SQLite file on a disk that hangs") else { return };
+    let tables = TableSetup::create().max_lease(LEASE);
+    let opened = Sqlite::open_with(disk.path().join("elections.db"), tables).await;
+    let lock = opened.expect("a file").lock();
+    disk.freeze();
+    for _ in 0..20 {
+        let timeout = Duration::from_millis(50);
+        let write = Write { timeout, ..first_write(LEASE, 1, None, None) };
+        lock.write("my_app", write).await.unwrap_err();
+    }
+    let waiting = waiting_for_a_disk();
+    disk.thaw();
+    assert!((1..=4).contains(&waiting), "{waiting} threads");
+    let write = async || lock.write("my_app", first_write(LEASE, 1, None, None)).await.err();
+    eventually("a write", async || match write().await {
+        None => Some(()),
+        Some(failed) => (failed.kind() == LockErrorKind::Conflict).then_some(()), // one of those
+    })
+    .await;
+}
+
+/// How many threads of SQLite in this process cannot even be interrupted. Those of other tests are
+/// not for long.
+#[cfg(target_os = "linux")]
+fn waiting_for_a_disk() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads");
+    let stat = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("stat")).ok()
+    };
+    let waits = |stat: &String| stat.contains("(sqlx-sqlite") && stat.contains(") D ");
+    tasks.filter_map(stat).filter(waits).count()
 }

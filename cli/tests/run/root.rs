@@ -66,47 +66,6 @@ pub fn succeeds(program: &str, args: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A separate file system that can be frozen.
-pub struct FreezableDisk {
-    directory: TempDir,
-}
-
-impl FreezableDisk {
-    /// `None` without loop devices or the programs for them.
-    pub fn create() -> Option<Self> {
-        let disk = Self { directory: tempfile::tempdir().expect("a directory") };
-        let image = disk.directory.path().join("image");
-        fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("a file");
-        fs::create_dir(disk.path()).expect("a directory");
-        let (image, path) = (image.display().to_string(), disk.path().display().to_string());
-        let created = succeeds("mkfs.ext4", &["-q", &image])
-            && succeeds("mount", &["-o", "loop", &image, &path])
-            && succeeds("fsfreeze", &["--freeze", &path])
-            && succeeds("fsfreeze", &["--unfreeze", &path]);
-        fs::set_permissions(disk.path(), Permissions::from_mode(0o777)).expect("ours");
-        created.then_some(disk)
-    }
-
-    pub fn path(&self) -> PathBuf {
-        self.directory.path().join("disk")
-    }
-
-    pub fn freeze(&self) {
-        assert!(succeeds("fsfreeze", &["--freeze", &self.path().display().to_string()]));
-    }
-
-    pub fn thaw(&self) {
-        succeeds("fsfreeze", &["--unfreeze", &self.path().display().to_string()]);
-    }
-}
-
-impl Drop for FreezableDisk {
-    fn drop(&mut self) {
-        self.thaw();
-        succeeds("umount", &["--lazy", &self.path().display().to_string()]);
-    }
-}
-
 /// A setuid program that makes its caller root, as sudo does.
 pub struct BecomeRoot {
     directory: TempDir,

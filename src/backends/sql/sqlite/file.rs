@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{error, trace};
 
@@ -44,8 +45,8 @@ pub(super) struct File {
     idle: Arc<Idle>,
     /// Limit the connections in use, as each has a thread of its own and open files. SQLite writes
     /// one after the other, and reads meanwhile.
-    reads: Semaphore,
-    writes: Semaphore,
+    reads: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
     /// How many transactions were begun.
     #[cfg(test)]
     pub(super) transactions: AtomicU64,
@@ -67,6 +68,26 @@ struct Open {
     ids: Ids,
     /// Whether the file has a log.
     is_wal: bool,
+}
+
+/// A connection in use. One that is not put back is closed, and counts until its thread has ended:
+/// a disk that does not respond must not collect threads and open files.
+struct InUse {
+    open: Option<Open>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let (Some(open), Ok(runtime)) = (self.open.take(), Handle::try_current()) {
+            let permit = self.permit.take();
+            // It ends with its runtime, or once the disk responds.
+            runtime.spawn(async move {
+                let _ = open.connection.close().await;
+                drop(permit);
+            });
+        }
+    }
 }
 
 /// The files that a connection uses. SQLite opens the log and its index with the first read, and
@@ -105,8 +126,8 @@ impl File {
             longest_lease_ms: AtomicU64::new(0),
             created: None,
             idle,
-            reads: Semaphore::new(MAX_READS),
-            writes: Semaphore::new(1),
+            reads: Arc::new(Semaphore::new(MAX_READS)),
+            writes: Arc::new(Semaphore::new(1)),
             #[cfg(test)]
             transactions: AtomicU64::new(0),
         };
@@ -149,7 +170,7 @@ impl File {
         if missing && !tables.create {
             return Err(self.misconfigured("does not exist"));
         }
-        let mut open = self.connect(tables.create, deadline).await?;
+        let mut open = self.connect(tables.create, &mut None, deadline).await?;
         let odd = |error| errors::failed(error, false, &self.path);
         if !tables.create && !has_tables(&mut open.connection).await.map_err(odd)? {
             return Err(self.misconfigured("has no tables of elections"));
@@ -167,7 +188,7 @@ impl File {
                 .map_err(odd)?;
             // A new connection learns which log it uses.
             let _ = open.connection.close().await;
-            open = self.connect(false, deadline).await?;
+            open = self.connect(false, &mut None, deadline).await?;
         }
         let connection = &mut open.connection;
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(odd)?;
@@ -190,7 +211,13 @@ impl File {
         Ok(created_at)
     }
 
-    async fn connect(&self, create: bool, deadline: Instant) -> Result<Open, LockError> {
+    /// Opens a connection. `permit`: what limits it, as in [`InUse`].
+    async fn connect(
+        &self,
+        create: bool,
+        permit: &mut Option<OwnedSemaphorePermit>,
+        deadline: Instant,
+    ) -> Result<Open, LockError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
@@ -209,9 +236,12 @@ impl File {
                 sleep(CLOSING_PAUSE).await;
             }
             let odd = |error| errors::failed(error, false, &self.path);
-            let mut connection = options.connect().await.map_err(odd)?;
-            let mode = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await;
-            let mode: String = mode.map_err(odd)?;
+            let held = permit.take();
+            // Its thread may wait for the disk for longer than we do.
+            let opened = tokio::spawn(async move { (connection_of(options).await, held) });
+            let (opened, held) = opened.await.map_err(|_| self.late("opened"))?;
+            *permit = held;
+            let (connection, mode) = opened.map_err(odd)?;
             Ok((connection, mode == "wal"))
         };
         let (connection, is_wal) = match timeout_at(deadline, opening).await {
@@ -245,25 +275,27 @@ impl File {
         timeout: Duration,
     ) -> Result<Option<Response>, LockError> {
         let deadline = deadline_after(timeout);
-        let permits = if writes { &self.writes } else { &self.reads };
-        let Ok(_permit) = timeout_at(deadline, permits.acquire()).await else {
+        let permits = Arc::clone(if writes { &self.writes } else { &self.reads });
+        let Ok(Ok(permit)) = timeout_at(deadline, permits.acquire_owned()).await else {
             return Err(self.late("used"));
         };
+        let mut used = InUse { open: None, permit: Some(permit) };
         let ids = self.ids()?;
         if timeout_at(deadline, self.close_stale(ids)).await.is_err() {
             return Err(self.late("used"));
         }
         let Some(ids) = ids else { return Ok(None) };
-        let mut open = match self.idle_of(ids) {
+        let open = match self.idle_of(ids) {
             Some(open) => open,
-            None => self.connect(false, deadline).await?,
+            None => self.connect(false, &mut used.permit, deadline).await?,
         };
+        let open = used.open.insert(open);
         let mut in_doubt = false;
-        let result = self.transact(&mut open, statement, writes, deadline, &mut in_doubt);
+        let result = self.transact(open, statement, writes, deadline, &mut in_doubt);
         let result = timeout_at(deadline, result).await;
         match result {
             Ok(Ok(answer)) => {
-                self.put_back(open);
+                used.open.take().into_iter().for_each(|open| self.put_back(open));
                 if writes {
                     announce_write(&self.path);
                 }
@@ -384,6 +416,15 @@ impl File {
     fn misconfigured(&self, what: &str) -> LockError {
         misconfigured(&self.path, what)
     }
+}
+
+/// Opens a connection, and reads the mode of its log.
+async fn connection_of(
+    options: SqliteConnectOptions,
+) -> Result<(SqliteConnection, String), sqlx::Error> {
+    let mut connection = options.connect().await?;
+    let mode = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
+    Ok((connection, mode))
 }
 
 /// Whether this process has these files open: without a log, what is beside the file is of another.

@@ -8,7 +8,7 @@
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`EtcdCluster`]: members of etcd, to kill, pause and restart, and their snapshots.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
-//! - [`SmallDisk`]: one to fill.
+//! - [`SmallDisk`], [`FreezableDisk`]: one to fill, and one that does not respond for a while.
 //! - `Namespace`: a host's network of its own.
 //! - [`Authority`]: certificates for servers and their clients.
 //! - [`Pooler`]: PgBouncer in front of it.
@@ -64,7 +64,7 @@ pub use binaries::{Version, find};
 pub use browser::Browser;
 pub use checkout::{checkout, roles_in_deploy};
 pub use cluster::{Cluster, ClusterBuilder};
-pub use disk::SmallDisk;
+pub use disk::{FreezableDisk, SmallDisk};
 pub use etcd::{EtcdCluster, programs as etcd_programs};
 pub use fault_proxy::FaultProxy;
 pub use gateways::Gateways;
