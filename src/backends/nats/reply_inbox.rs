@@ -17,6 +17,10 @@ use futures_util::StreamExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+/// After how many requests in a row without a response the inbox is opened again: its server drops
+/// a subscription that it does not permit any more, and a plain client does not learn of that.
+const MAX_UNANSWERED: u32 = 4;
+
 /// The requests of one connection, and the responses to them.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
@@ -57,6 +61,8 @@ struct Requests {
 struct InFlight {
     waiting: HashMap<u64, oneshot::Sender<Result<Message, NoReply>>>,
     unsent: BTreeMap<u64, Box<Request>>,
+    /// How many requests in a row were given up.
+    unanswered: u32,
     /// How the subscription ended, which may be before the request for which it was opened.
     ended: Option<InboxEnd>,
 }
@@ -116,7 +122,7 @@ impl Replies {
     }
 
     /// Returns the inbox for responses. Subscribes at the first use, and again after the
-    /// subscription has ended or was denied.
+    /// subscription has ended, was denied, or brings no responses.
     async fn requests(
         &self,
         client: &Client,
@@ -133,7 +139,7 @@ impl Replies {
 
 impl Inbox {
     fn is_open(&self) -> bool {
-        !self.task.is_finished()
+        !self.task.is_finished() && locked(&self.requests.in_flight).unanswered < MAX_UNANSWERED
     }
 
     async fn open(client: &Client, events: ConnectionEvents) -> Result<Self, SubscribeError> {
@@ -230,7 +236,11 @@ impl Requests {
         let token = answer.subject.rsplit('.').next().unwrap_or_default();
         let number = token.split_once('-').and_then(|(number, _)| number.parse().ok());
         let Some(number) = number.filter(|number| self.token(*number) == token) else { return };
-        let request = locked(&self.in_flight).waiting.remove(&number);
+        let request = {
+            let mut in_flight = locked(&self.in_flight);
+            in_flight.unanswered = 0;
+            in_flight.waiting.remove(&number)
+        };
         if let Some(request) = request {
             let _ = request.send(Ok(answer)); // an error means that the request was dropped
         }
@@ -268,7 +278,9 @@ struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         let mut in_flight = locked(&self.requests.in_flight);
-        in_flight.waiting.remove(&self.number);
+        if in_flight.waiting.remove(&self.number).is_some() {
+            in_flight.unanswered = in_flight.unanswered.saturating_add(1);
+        }
         let unsent = in_flight.unsent.remove(&self.number);
         drop(in_flight);
         drop(unsent);
