@@ -10,7 +10,7 @@ use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, ElectionBuilder, new_election};
 use incumbent_test_support::{Server, Version};
 
-use crate::conformance::{LEASE, Service, working};
+use crate::conformance::{Service, working};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 pub const KEY: &str = "$KV.CHORIA_LEADER_ELECTION.my_app";
@@ -55,12 +55,6 @@ impl TestEnv {
         self.candidate(identity).await.start().expect("a start")
     }
 
-    /// A candidate behind a proxy.
-    pub async fn start_at(&self, url: &str, identity: &str) -> Election {
-        let lock = lock_at(url).await;
-        working(new_election("my_app", lock).identity(identity)).start().expect("a start")
-    }
-
     pub async fn client(&self) -> async_nats::Client {
         self.server.connect().await
     }
@@ -101,8 +95,11 @@ pub async fn lock_at(url: &str) -> NatsLock {
 }
 
 impl Service for TestEnv {
+    /// Many suites run at once.
+    const LEASE: Duration = Duration::from_secs(2);
+
     async fn start() -> Self {
-        Self::with_ttl(LEASE).await
+        Self::with_ttl(Self::LEASE).await
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {

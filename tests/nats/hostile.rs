@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use incumbent::nats::{Bucket, BucketConfig};
+use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{Proxy, Server, Version, on_versions};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, leads, lost, sees, soon};
-use crate::env::{BUCKET, TestEnv, lock_at};
+use crate::env::{BUCKET, TestEnv};
 use crate::log::Log;
 use crate::raw::Raw;
 
-const TTL: Duration = Duration::from_secs(2);
+/// Longer than a busy machine holds up a leader.
+const TTL: Duration = Duration::from_secs(10);
+
+/// Soon enough for a leader to meet what was done to its entry.
+const RENEWAL: Duration = Duration::from_millis(700);
 
 /// The log message for an unreadable entry.
 const UNREADABLE: &str = "entry without a mark";
@@ -33,11 +37,12 @@ impl Contest {
     async fn open(env: &TestEnv, name: &str) -> Self {
         let (checker, (told, won)) =
             (Arc::new(ExclusionChecker::default()), mpsc::unbounded_channel());
-        let start = async |identity: &str| {
-            let builder = new_election(name, env.lock().await).identity(identity);
+        let start = |lock: NatsLock, identity: &str| {
+            let builder = new_election(name, lock).identity(identity).renewal(RENEWAL);
             checker.watch(builder, identity, told.clone()).start().expect("a start")
         };
-        let first = start("first").await;
+        // The one that created the bucket need not wait.
+        let first = start(env.bucket.lock(), "first");
         let mut contest = Self {
             name: name.to_owned(),
             second: first.clone(),
@@ -46,7 +51,7 @@ impl Contest {
             checker: checker.clone(),
         };
         contest.next_win().await;
-        contest.second = start("second").await;
+        contest.second = start(env.lock().await, "second");
         sees(&contest.second, "first").await;
         contest
     }
@@ -182,7 +187,7 @@ async fn an_endless_entry_expires_on_a_server_without_message_ttls(version: Vers
 /// Ten thousand other keys, and a flood of writes to them, change nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_unrelated_keys_are_ignored() {
-    let env = TestEnv::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(Duration::from_secs(15)).await;
     let client = env.client().await;
     let noise = async |round: u32| {
         for key in 0..10_000 {
@@ -246,9 +251,12 @@ async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
 /// Of another term, and of another write: neither is a notice of the superseded holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_down_notice_of_another_term_shortens_no_wait() {
-    let env = TestEnv::with_ttl(TTL).await;
-    let proxy = Proxy::start(env.server.address());
-    let behind = new_election("my_app", lock_at(&proxy.url()).await).identity("cut-off");
+    let server = Server::start().await;
+    let proxy = Proxy::start(server.address());
+    let client = async_nats::connect(proxy.url()).await.unwrap();
+    let bucket = Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    let env = TestEnv { server, bucket };
+    let behind = new_election("my_app", env.bucket.lock()).identity("cut-off");
     let cut_off = behind.start().unwrap();
     let leadership = leads(&cut_off).await;
     let other = env.start("other").await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use incumbent::lock::Lock;
 use incumbent_test_support::{Version, on_versions};
 
-use crate::conformance::{self, LEASE, Service, leads};
+use crate::conformance::{self, Service, leads};
 use crate::env::TestEnv;
 
 mod newest {
@@ -23,8 +23,10 @@ mod v2_10 {
 struct Oldest(TestEnv);
 
 impl Service for Oldest {
+    const LEASE: Duration = TestEnv::LEASE;
+
     async fn start() -> Self {
-        Self(TestEnv::of_version(Version::V2_10, LEASE).await)
+        Self(TestEnv::of_version(Version::V2_10, Self::LEASE).await)
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
@@ -50,8 +52,10 @@ on_versions!(
 );
 /// Win, crash, expiry, release and eviction on every server version that is supported.
 async fn every_server_version_carries_an_election(version: Version) {
-    let env = Arc::new(TestEnv::of_version(version, Duration::from_secs(1)).await);
-    let crashing = conformance::Process::start(&env, "crashes").await;
+    let env = Arc::new(TestEnv::of_version(version, Duration::from_secs(5)).await);
+    let in_process = Arc::clone(&env);
+    let crashing = async move { in_process.candidate("crashes").await };
+    let crashing = conformance::Process::run(crashing).await;
     drop(leads(&crashing.election).await);
     let second = env.start("second").await;
     conformance::sees(&second, "crashes").await;

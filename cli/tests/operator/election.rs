@@ -1,12 +1,16 @@
 //! `election`: who leads and stands by, and changes; the end, the move and the pause of a term.
 
+use std::time::Duration;
+
 use async_nats::{HeaderMap, jetstream};
 use futures_util::StreamExt;
 use incumbent_test_support::eventually;
+use serde_json::Value;
 
 use crate::shell::{Running, Shell};
 
-const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "2s", "--identity"];
+/// With a lease whose end no test waits for.
+const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "20s", "--identity"];
 
 #[test]
 fn advertised_address_with_a_blank_is_refused() {
@@ -19,7 +23,7 @@ fn advertised_address_with_a_blank_is_refused() {
 #[tokio::test]
 async fn info_of_a_leader_asks_no_candidate() {
     let (server, shell) = Shell::serving().await;
-    let mut leader = shell.start(&["campaign", "my_app", "--lease", "2s"]);
+    let mut leader = shell.start(&["campaign", "my_app", "--lease", "10s"]);
     leader.line_with("won");
     eventually("it states its priority", async || {
         let found = shell.json(&["election", "list", "-o", "json"]);
@@ -52,10 +56,9 @@ async fn info_reports_a_bucket_without_a_ttl() {
 #[tokio::test]
 async fn candidates_are_listed_by_their_role() {
     let (_server, shell) = Shell::serving().await;
-    let campaign = ["campaign", "my_app", "--lease", "2s", "--identity"];
-    let mut first = shell.start(&[&campaign[..], &["first"]].concat());
+    let mut first = shell.start(&[&CAMPAIGN[..], &["first"]].concat());
     first.line_with("won");
-    let _second = shell.start(&[&campaign[..], &["second"]].concat());
+    let _second = shell.start(&[&CAMPAIGN[..], &["second"]].concat());
     let list = ["election", "members", "my_app", "--within", "300ms"];
     let has_row = |text: &str, words: &[&str]| {
         text.lines().any(|line| words.iter().all(|word| line.contains(word)))
@@ -98,7 +101,7 @@ async fn lock_without_roll_calls_is_refused_in_one_line() {
 #[tokio::test]
 async fn bucket_without_notifications_is_polled() {
     let (_server, shell) = Shell::serving().await;
-    shell.out(&["kv", "add", "B", "--ttl", "2s", "-q"]);
+    shell.out(&["kv", "add", "B", "--ttl", "10s", "-q"]);
     shell.out(&["kv", "put", "B", "e", "theirs"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
     watch.line_with("e: theirs leads");
@@ -182,10 +185,13 @@ async fn bucket_made_anew_with_lower_revisions_shows_its_leaders() {
     let context = jetstream::new(server.connect().await);
     let mut stream = context.get_stream("KV_B").await.expect("a stream");
     let config = stream.info().await.expect("a stream").config.clone();
+    // It would read in between that there is no bucket, or no leader.
+    watch.signal("STOP");
     context.delete_stream("KV_B").await.expect("it is deleted");
     let config = jetstream::stream::Config { first_sequence: None, ..config };
     context.create_stream(config).await.expect("it is created");
     shell.out(&["kv", "put", "B", "e", "two"]);
+    watch.signal("CONT");
     watch.line_with("e: two leads, succeeding one");
 }
 
@@ -213,6 +219,8 @@ async fn successor_and_duration_are_reported() {
     assert!(lines[1].starts_with("second holds the entry after "), "{output}");
     assert!(lines[1].ends_with(&format!(" with token {token}")), "{output}");
     first.line_with("leader: second");
+    // For so long it lets others go first, as the second one does after its own eviction.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let evicted = shell.json(&["election", "evict", "my_app", "--force", "-o", "json"]);
     let fields = ["election", "evicted", "holder"].map(|field| evicted[field].as_str());
     assert_eq!(fields, ["my_app", "second", "first"].map(Some), "{evicted}");
@@ -254,11 +262,25 @@ fn two(shell: &Shell) -> [Running; 2] {
     [first, second]
 }
 
+/// Standard output of `election move`, which is repeated while its successor answers the leader too
+/// late.
+async fn moved(shell: &Shell, flags: &[&str]) -> String {
+    let args = [&["election", "move", "my_app"], flags].concat();
+    let output = eventually("a candidate is ready", async || {
+        let output = shell.run(&args);
+        let nobody = output.stderr.contains("no candidate that may lead next is ready");
+        (!nobody).then_some(output)
+    })
+    .await;
+    assert_eq!(output.code, Some(0), "{args:?}: {output:?}");
+    output.stdout
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn leadership_moves_to_the_named_candidate_or_site() {
     let (_server, shell) = Shell::serving().await;
     let [mut first, mut second] = two(&shell);
-    let output = shell.out(&["election", "move", "my_app", "--to", "second"]);
+    let output = moved(&shell, &["--to", "second"]).await;
     first.line_with("lost: handed over to second");
     let token = second.line_with("won").rsplit(' ').next().expect("a token").to_owned();
     let lines: Vec<&str> = output.lines().collect();
@@ -266,13 +288,14 @@ async fn leadership_moves_to_the_named_candidate_or_site() {
     assert!(lines[1].starts_with("second leads after "), "{output}");
     assert!(lines[1].ends_with(&format!(" with token {token}")), "{output}");
 
-    let output = shell.out(&["election", "move", "my_app", "--to-site", "a"]);
+    let output = moved(&shell, &["--to-site", "a"]).await;
     assert!(output.starts_with("handing over to first\nfirst leads after "), "{output}");
     first.line_with("won");
-    let output = shell.out(&["election", "move", "my_app", "--wait", "0s"]);
+    let output = moved(&shell, &["--wait", "0s"]).await;
     assert_eq!(output, "handing over to second\n");
     second.line_with("won");
-    let moved = shell.json(&["election", "move", "my_app", "-o", "json"]);
+    let json = moved(&shell, &["-o", "json"]).await;
+    let moved: Value = serde_json::from_str(&json).expect("JSON");
     let fields = ["election", "from", "to", "leader"].map(|field| moved[field].as_str());
     assert_eq!(fields, ["my_app", "second", "first", "first"].map(Some), "{moved}");
     assert!(moved["token"].is_u64() && moved["took_ms"].is_u64(), "{moved}");
@@ -291,7 +314,7 @@ async fn refusal_is_one_line_and_the_leader_continues() {
     }
     let both = shell.run(&[&command[..], &["--to", "second", "--to-site", "b"]].concat());
     assert_eq!(both.code, Some(2), "{both:?}");
-    let output = shell.out(&[&command[..], &["--to", "second"]].concat());
+    let output = moved(&shell, &["--to", "second"]).await;
     assert!(output.contains("second leads after "), "{output}");
     second.line_with("won");
 }
@@ -318,12 +341,16 @@ async fn sick_leader_moves_only_after_the_pause() {
     let sick = shell.home().join("sick");
     let check = format!("[ ! -e {sick} ] || {{ echo disk full; exit 1; }}", sick = sick.display());
     let check = ["--check", &check, "--check-interval", "100ms", "--check-failures", "2"];
-    let mut first = shell.start(&[&CAMPAIGN[..], &["first"], &check[..]].concat());
+    // No term moves by itself before it has lasted a lease.
+    let campaign = ["campaign", "my_app", "--lease", "6s", "--identity"];
+    let mut first = shell.start(&[&campaign[..], &["first"], &check[..]].concat());
     first.line_with("won");
-    let mut second = shell.start(&[&CAMPAIGN[..], &["second"]].concat());
+    let mut second = shell.start(&[&campaign[..], &["second"]].concat());
     second.line_with("leader: first");
 
-    let output = shell.out(&["election", "pause", "my_app", "--for", "10m"]);
+    let within = ["--within", "20s"];
+    let pause = ["election", "pause", "my_app", "--for", "10m"];
+    let output = shell.out(&[&pause[..], &within].concat());
     assert!(output.starts_with("paused until 20"), "{output}");
     assert!(output.ends_with(": first states it in its entry\n"), "{output}");
     shell.write("sick", "");
@@ -348,12 +375,13 @@ async fn sick_leader_moves_only_after_the_pause() {
     let info = shell.json(&["election", "info", "my_app", "-o", "json"]);
     assert!(info["elections"][0]["paused_until"].is_string(), "{info}");
 
-    let output = shell.out(&["election", "resume", "my_app"]);
+    let output = shell.out(&[&["election", "resume", "my_app"][..], &within].concat());
     assert_eq!(output, "resumed: first states it in its entry\n");
     first.line_with("lost: handed over to second");
     second.line_with("won");
     assert!(!shell.out(&MEMBERS).contains("paused"));
-    let call = |verb| shell.json(&["election", verb, "my_app", "-o", "json"]);
+    let call =
+        |verb| shell.json(&[&["election", verb, "my_app", "-o", "json"][..], &within].concat());
     let (paused, resumed) = (call("pause"), call("resume"));
     assert_eq!((&paused["leader"], &resumed["leader"]), (&"second".into(), &"second".into()));
     assert!(paused["paused_until"].is_string() && resumed["paused_until"].is_null(), "{paused}");

@@ -5,14 +5,14 @@ use incumbent_test_support::{EtcdCluster, Port, eventually};
 use crate::doctor::{doctor, expect_line};
 use crate::shell::Shell;
 
-fn url(cluster: &EtcdCluster, prefix: &str) -> String {
-    format!("etcd://{}/{prefix}?max-lease=5s", cluster.endpoints().join(","))
+fn url(cluster: &EtcdCluster, max_lease: &str) -> String {
+    format!("etcd://{}/elections?max-lease={max_lease}", cluster.endpoints().join(","))
 }
 
 #[tokio::test]
 async fn three_members_are_as_they_should_be() {
     let cluster = EtcdCluster::start(3, &[]).await;
-    let (shell, lock) = (Shell::bare(), url(&cluster, "elections"));
+    let (shell, lock) = (Shell::bare(), url(&cluster, "1m"));
     let lock = ["--lock", lock.as_str()];
     let report = doctor(&shell, &lock, 0);
     for member in cluster.endpoints() {
@@ -29,7 +29,11 @@ async fn three_members_are_as_they_should_be() {
 
     // One member is gone, then the majority.
     cluster.kill(2);
-    let report = doctor(&shell, &lock, 1);
+    let report = eventually("the others have a leader", async || {
+        let report = shell.run(&[&["doctor"], &lock[..]].concat());
+        (report.code == Some(1)).then_some(report)
+    })
+    .await;
     expect_line(&report, "warning  members ", "no connection to etcd at");
     cluster.kill(1);
     let short = ["--timeout", "2s"];
@@ -45,9 +49,9 @@ async fn three_members_are_as_they_should_be() {
 #[tokio::test]
 async fn the_commands_of_operators_work_on_etcd() {
     let cluster = EtcdCluster::start(1, &[]).await;
-    let lock = url(&cluster, "elections");
+    let lock = url(&cluster, "5s");
     let shell = Shell::bare().with("INCUMBENT_LOCK", &*lock);
-    let mut leader = shell.start(&["campaign", "my_app", "--lease", "2s", "--identity", "first"]);
+    let mut leader = shell.start(&["campaign", "my_app", "--lease", "5s", "--identity", "first"]);
     leader.line_with("won");
     let info = shell.json(&["election", "info", "my_app", "-o", "json"]);
     assert_eq!(info["elections"][0]["leader"], "first", "{info}");
@@ -68,7 +72,7 @@ async fn the_commands_of_operators_work_on_etcd() {
 #[tokio::test]
 async fn candidates_of_etcds_own_elections_are_found_and_refused() {
     let cluster = EtcdCluster::start(1, &[]).await;
-    let lock = url(&cluster, "elections");
+    let lock = url(&cluster, "5s");
     let shell = Shell::bare().with("INCUMBENT_LOCK", &*lock);
     let mut foreign =
         cluster.ctl_command().args(["elect", "elections/my_app", "go"]).spawn().unwrap();
@@ -81,14 +85,14 @@ async fn candidates_of_etcds_own_elections_are_found_and_refused() {
     expect_line(&report, "error    foreign ", says);
     expect_line(&doctor(&shell, &[], 2), "error    foreign ", says);
     expect_line(&doctor(&shell, &["other"], 1), "ok       foreign ", "");
-    let mut refused = shell.start(&["campaign", "my_app", "--lease", "1s"]);
+    let mut refused = shell.start(&["campaign", "my_app", "--lease", "5s"]);
     refused.line_with(says);
     assert!(!shell.out(&["election", "list"]).contains("my_app/"), "it is no election here");
     foreign.kill().await.unwrap();
     refused.end_with("TERM");
 
     // One that comes later waits.
-    let mut leader = shell.start(&["campaign", "shared", "--lease", "1s"]);
+    let mut leader = shell.start(&["campaign", "shared", "--lease", "5s"]);
     leader.line_with("won");
     let _waits = cluster.ctl_command().args(["elect", "elections/shared", "go"]).spawn().unwrap();
     eventually("it campaigns", async || {

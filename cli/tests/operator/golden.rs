@@ -6,6 +6,7 @@
 //! in capitals.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use expect_test::{ExpectFile, expect_file};
 use incumbent_test_support::{
@@ -14,9 +15,13 @@ use incumbent_test_support::{
 use regex::Regex;
 use serde_json::json;
 
+use crate::doctor::run_doctor;
 use crate::kubernetes::{SERVE, TestEnv};
 use crate::object_storage_doctor::versitygw;
-use crate::shell::{Running, Shell};
+use crate::shell::{CommandOutput, Running, Shell};
+
+/// How long a line of a watch may take.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What differs between runs, and its name.
 static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -64,8 +69,8 @@ struct Golden {
     watch_calls: bool,
     /// Whether entries state the priority, from the second write on.
     states_priority: bool,
-    /// Whether `election watch` sees a term seconds after it began.
-    watches_late: bool,
+    /// Whether the last write of a leader that is gone is still shown.
+    keeps_last_write: bool,
     /// The longest lease of the lock.
     max_lease: &'static str,
     text: String,
@@ -89,15 +94,21 @@ struct Candidate {
 impl Watch {
     /// Waits until each has printed its text.
     fn until(&mut self, texts: [&str; 2]) {
+        assert!(self.prints(texts, MINUTE), "{texts:?}: {:?}", self.printed);
+    }
+
+    /// Whether each prints its text. `limit`: of the wait for each line.
+    fn prints(&mut self, texts: [&str; 2], limit: Duration) -> bool {
         for (index, text) in texts.into_iter().enumerate() {
             loop {
-                let line = self.running[index].line();
+                let Some(line) = self.running[index].line_within(limit) else { return false };
                 self.printed[index] += &format!("{line}\n");
                 if line.contains(text) {
                     break;
                 }
             }
         }
+        true
     }
 }
 
@@ -110,7 +121,7 @@ impl Golden {
             calls: true,
             watch_calls: true,
             states_priority: true,
-            watches_late: false,
+            keeps_last_write: false,
             max_lease: "1m",
             text: String::new(),
         }
@@ -141,6 +152,25 @@ impl Golden {
         Watch { name: name.concat(), running, printed: Default::default() }
     }
 
+    /// A watch of one election that has printed these texts: it asks the holder once, which may
+    /// answer too late.
+    async fn watch_until(&self, name: &str, texts: [&str; 2]) -> Watch {
+        eventually("each text of the watch", async || {
+            let mut watch = self.watch(&[name]);
+            watch.prints(texts, Duration::from_secs(10)).then_some(watch)
+        })
+        .await
+    }
+
+    /// Waits until `election list -o json`, which asks no candidate, contains this text.
+    async fn list_with(&self, text: &str) {
+        eventually(text, async || {
+            let list = ["election", "list", "--output", "json"];
+            self.shell.run(&self.args(&list)).stdout.contains(text).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until `election info NAME -o json` contains this text.
     async fn info_with(&self, name: &str, text: &str) {
         eventually(text, async || {
@@ -159,6 +189,26 @@ impl Golden {
 
     fn run(&mut self, args: &[&str]) {
         let output = self.shell.run(&self.args(args));
+        self.print(args, &output);
+    }
+
+    /// As `run`, again until standard output contains this text.
+    async fn run_until(&mut self, args: &[&str], text: &str) {
+        let output = eventually(text, async || {
+            let output = self.shell.run(&self.args(args));
+            output.stdout.contains(text).then_some(output)
+        })
+        .await;
+        self.print(args, &output);
+    }
+
+    fn run_doctor(&mut self, args: &[&str]) {
+        let args = [&["doctor"], args].concat();
+        let output = run_doctor(&self.shell, &self.args(&args));
+        self.print(&args, &output);
+    }
+
+    fn print(&mut self, args: &[&str], output: &CommandOutput) {
         self.text += &format!("$ incumbent {}\n{}", args.join(" "), output.stdout);
         for line in output.stderr.lines() {
             self.text += &format!("! {line}\n");
@@ -172,6 +222,10 @@ impl Golden {
     fn show(&mut self, name: &str) {
         self.run(&["election", "info", name]);
         self.run(&["election", "info", name, "--output", "json"]);
+        self.show_leader(name);
+    }
+
+    fn show_leader(&mut self, name: &str) {
         self.run(&["leader", name, "--identity", "alpha"]);
         self.run(&["leader", name, "--output", "json"]);
     }
@@ -210,7 +264,7 @@ impl Golden {
         for command in [&["election", "watch"][..], &["election", "info"], &["leader"]] {
             self.run(&[command, &["a name"]].concat());
         }
-        self.run(&["doctor"]);
+        self.run_doctor(&[]);
     }
 
     /// A holder of a new election in a lock in use, and its eviction after a crash.
@@ -219,18 +273,13 @@ impl Golden {
         watch.until(["beta: second leads", r#""leader":"second""#]);
         self.section("second election");
         self.text += &format!("$ incumbent campaign beta\n{}\n", holder.line);
-        if self.calls {
+        if self.watch_calls {
+            self.show_cool_down("beta").await;
+        } else if self.calls {
             self.info_with("beta", "left_ms").await;
             let from = self.text.len();
             self.show("beta");
-            if !self.watch_calls {
-                self.hide_tokens(from);
-            }
-        }
-        if self.watch_calls {
-            let mut named = self.watch(&["beta"]);
-            named.until(["cooling down", "cooling_down"]);
-            self.show_watch(named);
+            self.hide_calls(from);
         }
         self.show_http("the holder", &holder.port, "second").await;
         holder.running.end_with("KILL");
@@ -240,13 +289,29 @@ impl Golden {
         self.show("beta");
     }
 
+    /// A holder that states why it cools down, which may answer too late.
+    async fn show_cool_down(&mut self, name: &str) {
+        self.run_until(&["election", "info", name], "cooling down").await;
+        self.run_until(&["election", "info", name, "--output", "json"], "left_ms").await;
+        self.show_leader(name);
+        let watch = self.watch_until(name, ["cooling down", "cooling_down"]).await;
+        self.show_watch(watch);
+    }
+
     /// A Lease shows no token from a roll call until its next renewal, which may come at any time.
-    fn hide_tokens(&mut self, from: usize) {
+    /// Without a token nobody is asked.
+    fn hide_calls(&mut self, from: usize) {
         let shown = self.text.split_off(from);
-        let [column, field] = [r"(second .*? ago +)(-|\d+)", r#"("token": )(null|\d+)"#]
-            .map(|pattern| Regex::new(pattern).expect("a pattern"));
-        let shown = column.replace_all(&shown, "${1}TOKEN-OR-NONE");
-        self.text += &field.replace_all(&shown, "${1}TOKEN-OR-NONE");
+        let patterns = [
+            (r"(second .*? ago +)(-|\d+)", "${1}TOKEN-OR-NONE"),
+            (r#"("token": )(null|\d+)"#, "${1}TOKEN-OR-NONE"),
+            (r"\nThe holder does not lead yet: .*\n", ""),
+            (r#"\s*"cool_down": \{[^}]*\},"#, ""),
+        ]
+        .map(|(pattern, name)| (Regex::new(pattern).expect("a pattern"), name));
+        self.text += &patterns
+            .iter()
+            .fold(shown, |text, (pattern, name)| pattern.replace_all(&text, *name).into_owned());
     }
 
     async fn show_held(&mut self, leader: &Candidate) {
@@ -258,12 +323,12 @@ impl Golden {
         self.show_all();
         self.show("my-app");
         self.run(&["leader", "my-app", "--identity", "alpha", "--output", "json"]);
-        self.run(&["doctor"]);
-        self.run(&["doctor", "my-app", "--output", "json"]);
+        self.run_doctor(&[]);
+        self.run_doctor(&["my-app", "--output", "json"]);
         self.show_http("the leader", &leader.port, r#""mine":true"#).await;
         self.show_http("a standby", &standby.port, r#""fresh":true"#).await;
         self.section("paused");
-        self.run(&["election", "pause", "my-app", "--for", "10m"]);
+        self.run(&["election", "pause", "my-app", "--for", "10m", "--within", "20s"]);
         if self.calls {
             self.info_with("my-app", r#""paused_until": "20"#).await;
         }
@@ -276,8 +341,9 @@ impl Golden {
     async fn show_expired(&mut self, watch: &mut Watch) {
         let last = self.campaign("my-app", "last", &["--lease", "3s"], "won");
         watch.until(["my-app: last leads", r#""leader":"last""#]);
-        if self.watches_late {
-            self.info_with("my-app", r#""priority": 0"#).await;
+        if self.keeps_last_write {
+            // The second write states more than the first. It must not come beside the kill.
+            self.list_with(r#""priority": 0"#).await;
         }
         last.running.end_with("KILL");
         watch.until(["last did not renew", r#""before":"last""#]);
@@ -295,7 +361,7 @@ impl Golden {
         let creator = self.campaign("my-app", "creator", &["--lease", lease], "won");
         creator.running.end_with("TERM");
         let advertised = ["--advertise", "c1.example.net:50051", "--metadata", "zone=größer"];
-        let placed = ["--priority", "7", "--site", "north", "--lease", "6s"];
+        let placed = ["--priority", "7", "--site", "north", "--lease", "10s"];
         let flags = [&advertised[..], &placed].concat();
         let leader = self.campaign("my-app", "alpha", &flags, "won");
         let mut watch = self.watch(&[]);
@@ -319,7 +385,7 @@ impl Golden {
         self.section("of another program");
         self.run(&["election", "list"]);
         self.show("theirs");
-        self.run(&["doctor", "theirs"]);
+        self.run_doctor(&["theirs"]);
         let mut named = self.watch(&["theirs"]);
         named.until(["theirs: ", r#""found":true"#]);
         self.show_watch(named);
@@ -375,23 +441,23 @@ async fn postgres() {
 #[tokio::test]
 async fn object_storage() {
     let (_store, shell) = versitygw().await;
-    let mut golden = Golden::new(shell, &["--lock", "s3://bucket?max-lease=6s"]);
+    let mut golden = Golden::new(shell, &["--lock", "s3://bucket?max-lease=12s"]);
     (golden.calls, golden.watch_calls, golden.states_priority) = (false, false, false);
-    golden.max_lease = "6s";
+    golden.max_lease = "12s";
     golden.show_unused();
-    golden.show_history("6s").await;
+    golden.show_history("12s").await;
     golden.compare(expect_file!["golden/object_storage.txt"]);
 }
 
 #[tokio::test]
 async fn etcd() {
     let cluster = EtcdCluster::start(1, &[]).await;
-    let lock = format!("etcd://{}/elections?max-lease=6s", cluster.endpoints().join(","));
+    let lock = format!("etcd://{}/elections?max-lease=12s", cluster.endpoints().join(","));
     let mut golden = Golden::new(Shell::bare(), &["--lock", &lock]);
-    (golden.calls, golden.watch_calls, golden.watches_late) = (false, false, true);
-    golden.max_lease = "6s";
+    (golden.calls, golden.watch_calls, golden.keeps_last_write) = (false, false, true);
+    golden.max_lease = "12s";
     golden.show_unused();
-    golden.show_history("6s").await;
+    golden.show_history("12s").await;
     golden.compare(expect_file!["golden/etcd.txt"]);
 }
 
@@ -401,7 +467,7 @@ async fn kubernetes_lease() {
     let lock = ["--lock", "kubernetes", "--namespace", &env.namespace];
     let shell = Shell::bare().with("KUBECONFIG", env.server.kubeconfig().display().to_string());
     let mut golden = Golden::new(shell, &lock);
-    golden.watch_calls = false;
+    (golden.watch_calls, golden.keeps_last_write) = (false, true);
     golden.show_unused();
     golden.show_history("6s").await;
     let spec = json!({
@@ -420,7 +486,7 @@ async fn kubernetes_without_calls(kind: &str, file: ExpectFile) {
     let lock = ["--lock", "kubernetes", "--kind", kind, "--namespace", &env.namespace];
     let shell = Shell::bare().with("KUBECONFIG", env.server.kubeconfig().display().to_string());
     let mut golden = Golden::new(shell, &lock);
-    (golden.calls, golden.watch_calls) = (false, false);
+    (golden.calls, golden.watch_calls, golden.keeps_last_write) = (false, false, true);
     golden.show_unused();
     golden.run(&["election", "members", "my-app"]);
     golden.show_history("6s").await;

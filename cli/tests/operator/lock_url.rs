@@ -22,7 +22,7 @@ async fn bucket_is_named_by_url_or_variable() {
 async fn each_of_several_locks_is_held() {
     let server = Server::start().await;
     let shell = Shell::bare();
-    let bucket = format!("{}/MINE?ttl=2s", server.url());
+    let bucket = format!("{}/MINE?ttl=10s", server.url());
     let both = format!("sqlite:elections.db {bucket}");
     let mut leader = shell.start(&["campaign", "my_app", "--lock", &both]);
     leader.line_with("won");

@@ -65,18 +65,26 @@ impl Screen {
 
     /// Waits until the screen is as it should be. Returns its text.
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) -> String {
-        let end = Instant::now() + TIMEOUT;
+        let found = self.look(TIMEOUT, is_so);
+        found.unwrap_or_else(|shown| panic!("{what}: not within a minute:\n{shown}"))
+    }
+
+    /// The text of the screen once it is as it should be, or what it shows at the limit.
+    fn look(
+        &self,
+        limit: Duration,
+        is_so: impl Fn(&vt100::Screen) -> bool,
+    ) -> Result<String, String> {
+        let end = Instant::now() + limit;
         let mut parser = self.shown.0.lock().expect("a parser");
         while !is_so(parser.screen()) {
             let left = end.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "{what}: not within a minute:\n{}",
-                parser.screen().contents()
-            );
+            if left.is_zero() {
+                return Err(parser.screen().contents());
+            }
             parser = self.shown.1.wait_timeout(parser, left).expect("a parser").0;
         }
-        parser.screen().contents()
+        Ok(parser.screen().contents())
     }
 
     /// Waits until a line of the screen contains all of these texts.
@@ -84,6 +92,11 @@ impl Screen {
         self.wait_until(&format!("a line with {texts:?}"), |screen| {
             has_line(&screen.contents(), texts)
         })
+    }
+
+    /// Whether a line of the screen contains all of these texts within this time.
+    pub fn shows_within(&self, limit: Duration, texts: &[&str]) -> bool {
+        self.look(limit, |screen| has_line(&screen.contents(), texts)).is_ok()
     }
 
     /// What the terminal shows now, with its colors.

@@ -6,7 +6,7 @@ use crate::shell::{Running, Shell};
 
 /// Starts a member of the set `shop`, whose command does nothing.
 fn member(shell: &Shell, identity: &str, flags: &[&str]) -> Running {
-    let arguments = ["set", "run", "shop", "--shards", "4", "--lease", "2s", "--settle", "100ms"];
+    let arguments = ["set", "run", "shop", "--shards", "4", "--lease", "20s", "--settle", "100ms"];
     let arguments = [&arguments[..], &["--identity", identity], flags].concat();
     let command = ["--", "/bin/sh", "-c", "echo up $1; exec /bin/sleep 1000", "sh", "{shard}"];
     shell.start(&[&arguments[..], &command].concat())
@@ -24,7 +24,9 @@ async fn leaders_loads_and_idle_members_are_shown() {
     let as_json = [&info[..], &["-o", "json"]].concat();
     let found = eventually("both members answer", async || {
         let found = shell.json(&as_json);
-        (found["members"].as_array()?.len() == 2).then_some(found)
+        let members = found["members"].as_array()?;
+        let answers = members.iter().filter(|member| member["shards"].is_number());
+        (answers.count() == 2).then_some(found)
     })
     .await;
     assert_eq!(found["set"], "shop");
@@ -38,15 +40,20 @@ async fn leaders_loads_and_idle_members_are_shown() {
     ]);
     assert_eq!(found["members"], expected);
 
-    let text = shell.out(&[&info[..], &["--shards", "6"]].concat());
-    let has_row = |words: &[&str]| {
+    let with_six = [&info[..], &["--shards", "6"]].concat();
+    let has_row = |text: &str, words: &[&str]| {
         text.lines().any(|line| line.split_whitespace().take(words.len()).eq(words.iter().copied()))
     };
+    let text = eventually("both members answer", async || {
+        let text = shell.out(&with_six);
+        let both = has_row(&text, &["first", "4", "1", "ready"])
+            && has_row(&text, &["idle", "0", "2", "aside", "4"]);
+        both.then_some(text)
+    })
+    .await;
     assert!(text.starts_with("Set shop: 6 shards, 2 members, imbalance 0\n"), "{text}");
-    assert!(has_row(&["no", "leader:", "4-5"]), "{text}");
-    assert!(has_row(&["first", "4", "1", "ready"]), "{text}");
-    assert!(has_row(&["idle", "0", "2", "aside", "4"]), "{text}");
-    assert!(has_row(&["3", "first"]) && has_row(&["5", "none", "-"]), "{text}");
+    assert!(has_row(&text, &["no", "leader:", "4-5"]), "{text}");
+    assert!(has_row(&text, &["3", "first"]) && has_row(&text, &["5", "none", "-"]), "{text}");
 
     drop((first, idle));
     let line = "no member answers, and no shard was found";
@@ -62,20 +69,24 @@ async fn members_whose_numbers_of_shards_do_not_go_together_are_shown() {
     for _ in 0..4 {
         first.line_with("up");
     }
-    let found = shell.json(&["set", "info", "shop", "--within", "300ms", "-o", "json"]);
+    let info = ["set", "info", "shop", "--within", "300ms"];
+    let found = eventually("the member answers", async || {
+        let found = shell.json(&[&info[..], &["-o", "json"]].concat());
+        found["members"][0]["shards"].is_number().then_some(found)
+    })
+    .await;
     assert_eq!(
         (&found["members"][0]["shards"], &found["members"][0]["resizing"]),
         (&4.into(), &8.into())
     );
     assert_eq!(found["differing"], serde_json::json!([]));
-    let flags = ["set", "run", "shop", "--shards", "6", "--lease", "2s", "--identity", "other"];
-    let _other = shell.start(&[&flags[..], &["--", "/bin/true"]].concat());
-    let info = ["set", "info", "shop", "--within", "300ms", "--shards", "4"];
+    let flags = ["set", "run", "shop", "--shards", "6", "--lease", "20s", "--identity", "other"];
+    let _other = shell.start(&[&flags[..], &["--", "/bin/sleep", "1000"]].concat());
     let text = eventually("both members answer", async || {
-        let text = shell.out(&info);
-        text.contains("other ").then_some(text)
+        let text = shell.out(&[&info[..], &["--shards", "4"]].concat());
+        let first = text.lines().any(|line| line.ends_with("4, resizing 8"));
+        (first && text.contains("other ")).then_some(text)
     })
     .await;
     assert!(text.contains("different numbers of shards (4, 6)"), "{text}");
-    assert!(text.lines().any(|line| line.ends_with("4, resizing 8")), "{text}");
 }

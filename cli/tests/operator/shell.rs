@@ -87,9 +87,9 @@ impl Shell {
         (server, admin, observer)
     }
 
-    /// Starts a candidate with a lease of 4 s.
+    /// Starts a candidate with a lease of 8 s.
     pub fn campaign(&self, election: &str, identity: &str) -> Running {
-        self.start(&["campaign", election, "--lease", "4s", "--identity", identity])
+        self.start(&["campaign", election, "--lease", "8s", "--identity", identity])
     }
 
     /// Sets an environment variable.
@@ -304,6 +304,11 @@ impl Running {
     /// The next line of output.
     pub fn line(&mut self) -> String {
         self.lines.recv_timeout(TIMEOUT).expect("a line within a minute")
+    }
+
+    /// The next line of output, if it comes within this time.
+    pub fn line_within(&mut self, limit: Duration) -> Option<String> {
+        self.lines.recv_timeout(limit).ok()
     }
 
     /// The next line of output that is there.

@@ -1,5 +1,7 @@
 //! `top`: the program on terminals of several sizes, against real servers.
 
+use std::time::Duration;
+
 use incumbent_test_support::{Server, eventually};
 
 use crate::screen::{Screen, has_line};
@@ -54,12 +56,32 @@ async fn changes_of_leadership_are_live_at_every_size() {
     }
     screens[0].wait_for(&["second was evicted"]);
 
-    // The details call the roll: a standby is selected, and takes over.
+    // The details call the roll: a standby is selected, and takes over. It may answer a call too
+    // late.
     screens[1].press("\r");
-    screens[1].wait_for(&["second", "standby", "ready"]);
-    screens[1].press("jm");
-    screens[1].wait_for(&["Move my_app from third to second?", "[Cancel]"]);
-    screens[1].press("\u{1b}[C\r");
+    let standby = ["second", "standby", "ready"];
+    eventually("a standby answers", async || {
+        let answers = screens[1].shows_within(Duration::from_secs(3), &standby);
+        if !answers {
+            screens[1].press("r");
+        }
+        answers.then_some(())
+    })
+    .await;
+    screens[1].press("j");
+    eventually("the leader hands over", async || {
+        screens[1].press("m");
+        screens[1].wait_for(&["Move my_app from third to second?", "[Cancel]"]);
+        screens[1].press("\u{1b}[C\r");
+        let moved = "my_app: handing over to second";
+        let ends = [moved, "no candidate that may lead next is ready", "does not answer"];
+        let shown = screens[1].wait_until("the answer of the leader", |screen| {
+            let text = screen.contents();
+            ends.iter().any(|end| text.contains(end))
+        });
+        shown.contains(moved).then_some(())
+    })
+    .await;
     for screen in [&screens[0], &screens[2]] {
         screen.wait_for(&["my_app", "second"]);
     }

@@ -10,7 +10,7 @@ use crate::shell::{BUCKET, Shell};
 async fn a_bucket_on_a_leaf_node_is_not_one_on_a_cluster() {
     let servers = LeafNode::start(Server::builder().domain("leaf")).await;
     let shell = Shell::at(servers.leaf());
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "5s", "-q"]);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "20s", "-q"]);
     expect_line(&doctor(&shell, &[], 0), "ok       bucket ", "fit elections");
 }
 

@@ -14,7 +14,8 @@ use crate::env::{Candidate, TestEnv, incumbent};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
-const OFTEN: [&str; 4] = ["--check-interval", "200ms", "--check-failures", "2"];
+/// The interval is the limit of a check, too: a busy machine starts one that passes within it.
+const OFTEN: [&str; 4] = ["--check-interval", "1s", "--check-failures", "2"];
 
 /// Waits until the candidate at this address returns this line.
 async fn readyz(address: &str, status: u16, line: &str) {
@@ -96,9 +97,11 @@ async fn only_candidate_leads_although_it_is_sick() {
     let flags = ["--http", &port, "--check", "http://127.0.0.1:1/"];
     let mut only = env.run("my_app", &[&flags[..], &OFTEN].concat(), SERVE);
     only.wait_for_line("up").await;
-    let (status, line) = get(&address, "/readyz").expect("it listens");
-    assert_eq!(status, 503);
-    assert!(line.starts_with("sick: no response: "), "{line}");
+    eventually("it is sick", async || {
+        let (status, line) = get(&address, "/readyz")?;
+        (status == 503 && line.starts_with("sick: no response: ")).then_some(())
+    })
+    .await;
     let (status, line) = get(&address, "/livez").expect("it listens");
     assert!(status == 200 && line.contains("leading with token "), "{line}");
 }
@@ -119,7 +122,7 @@ async fn check_that_hangs_is_killed_with_all_it_started() {
     let flags = ["--http", &port, "--check", &check];
     let mut run = env.run("my_app", &[&flags[..], &OFTEN].concat(), SERVE);
     run.wait_for_line("up").await;
-    readyz(&address, 503, "sick: the check took longer than 200ms").await;
+    readyz(&address, 503, "sick: the check took longer than 1s").await;
     let is_gone = |group: &Pid| test_kill_process_group(*group).is_err();
     let known = eventually("several checks", async || {
         Some(groups(&file)).filter(|groups| groups.len() >= 3)

@@ -9,9 +9,9 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::env::{Candidate, TestEnv, incumbent};
+use crate::env::{CALM, Candidate, STEADY, TestEnv, incumbent};
 use crate::http::{free_port, get};
-use crate::terms::{hang, let_through};
+use crate::terms::{STOPS_WHEN_TOLD, hang, let_through, stop};
 
 const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 
@@ -239,7 +239,7 @@ fn what_never_runs_is_refused_in_one_line() {
 
 #[tokio::test]
 async fn command_of_cron_on_every_host_runs_once_a_period() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_elections(CALM, &["my_app", "long"]).await;
     let flags = ["--once-per", "1h", "--identity"];
     let mut hosts =
         HOSTS.map(|host| env.run("my_app", &[&flags[..], &[host]].concat(), "echo ran"));
@@ -250,9 +250,15 @@ async fn command_of_cron_on_every_host_runs_once_a_period() {
     }
     assert_eq!(ran.iter().filter(|line| line.is_ok()).count(), 1, "{ran:?}");
     // The others lead nine tenths of a period later, and have been started before.
+    let mut leader = env.run("long", &[], "echo up; exec sleep 1000");
+    leader.wait_for_line("up").await;
     let mut hosts = HOSTS.map(|host| {
         env.run("long", &["--once-per", "4s", "--identity", host], "echo ran; sleep 4")
     });
+    for host in &hosts {
+        host.wait_for_handlers().await;
+    }
+    leader.signal(Signal::TERM);
     let mut ran = 0;
     for host in &mut hosts {
         ran += usize::from(host.line_or_exit().await.is_ok());
@@ -314,7 +320,7 @@ async fn idle_host_does_not_wait_for_its_drain() {
 /// Its exit code tells nothing: it was stopped.
 #[tokio::test]
 async fn run_that_is_stopped_is_repeated_whatever_its_code() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = "trap 'echo ended; exit 0' TERM; echo begun; sleep 1000 & wait";
     let mut cron = start(&env, &["--at-least-once"], script);
     cron.wait_for_line("begun").await;
@@ -327,7 +333,7 @@ async fn run_that_is_stopped_is_repeated_whatever_its_code() {
 
 #[tokio::test]
 async fn run_that_ends_within_the_drain_is_not_repeated() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = "trap 'echo ended; exit 0' TERM; echo begun; sleep 1000 & wait";
     let mut cron = start(&env, &["--drain", "10m", "--at-least-once"], script);
     cron.wait_for_line("begun").await;
@@ -340,12 +346,12 @@ async fn run_that_ends_within_the_drain_is_not_repeated() {
 
 #[tokio::test]
 async fn job_that_gives_up_the_term_does_not_hold_the_drain() {
-    let env = TestEnv::start().await;
-    let script = "trap 'echo stops; exit' TERM; echo $INCUMBENT_DEADLINE_FILE; sleep 1000 & wait";
-    let mut cron = start(&env, &["--drain", "10m"], script);
+    let env = TestEnv::with_ttl(STEADY).await;
+    let mut cron = start(&env, &["--drain", "10m", "--grace", "4s"], STOPS_WHEN_TOLD);
     let file = cron.line().await;
     hang(&file).await;
     cron.wait_for_line("stops").await;
     let _reader = let_through(&file);
+    stop(&file);
     assert_ne!(cron.line().await, file, "the next run, in the next term");
 }

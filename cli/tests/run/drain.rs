@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::env::{Candidate, TestEnv, read_deadline};
+use crate::env::{Candidate, STEADY, TestEnv, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
@@ -23,8 +23,7 @@ async fn draining(env: &TestEnv, drain: &str, script: &str) -> Candidate {
 
 #[tokio::test]
 async fn term_continues_until_the_command_has_drained() {
-    let lease = Duration::from_secs(2);
-    let env = TestEnv::with_ttl(lease).await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("file"), directory.path().join("done"));
     let script = format!(
@@ -41,7 +40,7 @@ async fn term_continues_until_the_command_has_drained() {
     eventually("the term outlasts two leases", async || {
         let (deadline, of) = read_deadline(file.trim());
         assert_eq!(of, token);
-        (deadline > from + 2.0 * lease.as_secs_f64()).then_some(())
+        (deadline > from + 2.0 * STEADY.as_secs_f64()).then_some(())
     })
     .await;
     assert_eq!(env.holder("my_app").await.as_deref(), Some("first"));
@@ -57,9 +56,9 @@ async fn term_continues_until_the_command_has_drained() {
 async fn leader_that_drains_or_stops_gets_no_new_requests() {
     for (flags, why) in [
         (&["--drain", "10m"][..], "leading, and draining\n"),
-        (&[], "leading, and not serving yet, or no longer\n"),
+        (&["--grace", "30s"], "leading, and not serving yet, or no longer\n"),
     ] {
-        let env = TestEnv::with_ttl(Duration::from_secs(30)).await; // whose grace is long
+        let env = TestEnv::with_ttl(Duration::from_secs(60)).await; // which has room for the grace
         let (port, address) = free_port();
         let flags = [flags, &["--http", &port]].concat();
         let mut run = env.run("my_app", &flags, STUBBORN);
@@ -74,7 +73,7 @@ async fn leader_that_drains_or_stops_gets_no_new_requests() {
 #[tokio::test]
 async fn command_that_does_not_drain_in_time_is_stopped() {
     let env = TestEnv::start().await;
-    let mut first = draining(&env, "500ms", STUBBORN).await;
+    let mut first = draining(&env, "5s", STUBBORN).await;
     let mut second = env.run("my_app", &[], SERVE);
     second.wait_for_line("up").await;
     assert_eq!(first.descendants(), [""; 0], "the command was stopped before the release");
@@ -83,7 +82,7 @@ async fn command_that_does_not_drain_in_time_is_stopped() {
 
 #[tokio::test]
 async fn second_signal_ends_the_drain() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let mut run = draining(&env, "10m", STUBBORN).await;
     run.signal(Signal::INT);
     assert_eq!(run.exit_code().await, Some(128 + 2));
@@ -93,7 +92,7 @@ async fn second_signal_ends_the_drain() {
 
 #[tokio::test]
 async fn eviction_ends_the_drain() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let mut run = draining(&env, "10m", STUBBORN).await;
     env.evict("my_app").await;
     assert_eq!(run.exit_code().await, Some(128 + 15));
@@ -103,7 +102,7 @@ async fn eviction_ends_the_drain() {
 /// The guard keeps to its schedule, which nobody prolongs.
 #[tokio::test]
 async fn suspended_candidate_ends_the_drain() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let first = draining(&env, "10m", STUBBORN).await;
     let mut second = env.run("my_app", &[], SERVE);
     first.signal(Signal::STOP);

@@ -14,6 +14,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 /// TTL of the bucket, and so the lease of every candidate on it. A busy machine renews it in time.
 pub const LEASE: Duration = Duration::from_secs(4);
+/// A lease where a test waits for renewals, or for the third of it for which a former leader lets
+/// others go first: a machine that stands still for 5 s does not lose a term.
+pub const STEADY: Duration = Duration::from_secs(12);
+/// A lease where a test waits for no part of it.
+pub const CALM: Duration = Duration::from_secs(30);
 /// Limit of every wait, sufficient on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Environment variable that identifies all processes that a candidate started.
@@ -52,6 +57,12 @@ impl TestEnv {
 
     pub async fn start() -> Self {
         Self::with_ttl(LEASE).await
+    }
+
+    /// As `start`, for tests that do not wait for the end of a lease: a busy machine loses no term,
+    /// and a command has a long grace. Prepares `my_app` and `other`.
+    pub async fn calm() -> Self {
+        Self::with_elections(CALM, &["my_app", "other"]).await
     }
 
     /// Deletes the entry, as an operator does.

@@ -3,11 +3,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
-use incumbent_test_support::eventually;
+use incumbent_test_support::{FreezableDisk, eventually};
 use rustix::process::Signal;
 
 use crate::env::{Candidate, TestEnv, incumbent};
-use crate::root::{FreezableDisk, is_root};
 
 fn without_server(args: &[&str]) -> Output {
     incumbent().args(args).args(["-s", "nats://127.0.0.1:1"]).output().expect("it starts")
@@ -15,7 +14,7 @@ fn without_server(args: &[&str]) -> Output {
 
 #[tokio::test]
 async fn exit_code_is_returned_and_the_lock_released() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = env.run("my_app", &[], "exit 7");
     assert_eq!(run.exit_code().await, Some(7));
     assert_eq!(env.holder("my_app").await, None);
@@ -34,14 +33,11 @@ async fn remaining_processes_are_stopped() {
 
 #[tokio::test]
 async fn all_descendants_receive_the_stop_signal() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let below = "trap 'echo stopping; exit' TERM; echo up; while :; do sleep 0.05; done";
     let script = format!("sh -c 'setsid sh -c \"{below}\"; :' & exec sleep 1000");
-    let mut run = env.run(
-        "my_app",
-        &["--grace", "2s"],
-        &script.replace("'echo stopping; exit'", "\\\"echo stopping; exit\\\""),
-    );
+    let script = script.replace("'echo stopping; exit'", "\\\"echo stopping; exit\\\"");
+    let mut run = env.run("my_app", &[], &script);
     run.wait_for_line("up").await;
     run.signal(Signal::TERM);
     run.wait_for_line("stopping").await;
@@ -50,7 +46,7 @@ async fn all_descendants_receive_the_stop_signal() {
 
 #[tokio::test]
 async fn command_restarts_in_the_same_term() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = env.run("my_app", &["--on-exit", "restart"], "echo $INCUMBENT_TOKEN; exit 1");
     let token = run.line().await;
     assert_eq!(run.line().await, token);
@@ -61,7 +57,7 @@ async fn command_restarts_in_the_same_term() {
 
 #[tokio::test]
 async fn program_may_exit_without_a_release() {
-    let env = TestEnv::with_ttl(std::time::Duration::from_secs(10)).await;
+    let env = TestEnv::calm().await;
     let flags = ["--on-exit", "stop", "--identity", "gone"];
     assert_eq!(env.run("my_app", &flags, "exit 9").exit_code().await, Some(9));
     assert_eq!(env.holder("my_app").await.as_deref(), Some("gone"));
@@ -69,7 +65,7 @@ async fn program_may_exit_without_a_release() {
 
 #[tokio::test]
 async fn stop_signal_is_configurable() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = "trap 'echo stopping; exit 0' INT; echo up; while :; do sleep 0.01; done";
     let mut run = env.run("my_app", &["--signal", "SIGUSR2"], &script.replace("INT", "USR2"));
     run.wait_for_line("up").await;
@@ -114,7 +110,7 @@ async fn invalid_flags_are_reported_in_one_line() {
 /// `nohup` starts a program with SIGHUP ignored.
 #[tokio::test]
 async fn ignored_hangup_stays_ignored() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let program = env!("CARGO_BIN_EXE_incumbent");
     let script = format!(
         "trap '' HUP; exec {program} run my_app -s {} -- sh -c 'echo up; exec cat'",
@@ -135,7 +131,7 @@ async fn ignored_hangup_stays_ignored() {
 /// A shell starts a program in the background with SIGINT ignored.
 #[tokio::test]
 async fn ignored_interrupt_stays_ignored_by_a_campaign() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let campaign = env.campaign("my_app", &[]);
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).arg(campaign.get_program());
@@ -154,7 +150,7 @@ const LISTEN: &str = "trap 'echo HUP' HUP; trap 'echo USR1' USR1; trap 'echo USR
 
 #[tokio::test]
 async fn user_signals_reach_the_command() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut first = env.run("my_app", &["--identity", "first"], LISTEN);
     first.wait_for_line("up").await;
     let mut second = env.run("my_app", &["--identity", "second"], LISTEN);
@@ -176,7 +172,7 @@ async fn user_signals_reach_the_command() {
 /// The default action of the signal would kill the command.
 #[tokio::test]
 async fn command_without_handlers_survives_signals() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = "echo up; read line; trap 'echo HUP' HUP; echo ready; read line; echo end";
     let mut command = env.command("my_app", &[], &["sh", "-c", script]);
     command.stdin(std::process::Stdio::piped());
@@ -192,7 +188,7 @@ async fn command_without_handlers_survives_signals() {
 
 #[tokio::test]
 async fn command_in_uninterruptible_sleep_does_not_hold_the_lease() {
-    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
+    let Some(disk) = FreezableDisk::mount("a command that waits for a disk") else { return };
     let env = TestEnv::start().await;
     disk.freeze();
     let script =

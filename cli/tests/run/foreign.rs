@@ -11,13 +11,14 @@ use crate::root::{BecomeRoot, Delegated, SharedProgram, is_root, not_of_root};
 fn command_of_root(env: &TestEnv, become_root: &BecomeRoot) -> Command {
     let prefix = become_root.prefix();
     let script = format!("exec {prefix} sh -c 'echo up; exec sleep 1000 2>/dev/null'");
-    env.command("my_app", &[], &["sh", "-c", &script])
+    // The stop signal does not reach it, so its grace is waited for.
+    env.command("my_app", &["--grace", "500ms"], &["sh", "-c", &script])
 }
 
 #[tokio::test]
 async fn command_of_another_user_is_not_considered_ended() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let program = SharedProgram::create();
     let mut run = Candidate::start(program.as_nobody(&command_of_root(&env, &become_root)));
     run.wait_for_line("up").await;
@@ -33,7 +34,7 @@ async fn command_of_another_user_is_not_considered_ended() {
 #[tokio::test]
 async fn foreign_command_of_a_killed_guard_ends_the_program() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let program = SharedProgram::create();
     let mut run = Candidate::start(program.as_nobody(&command_of_root(&env, &become_root)));
     run.wait_for_line("up").await;
@@ -49,7 +50,7 @@ async fn foreign_command_of_a_killed_guard_ends_the_program() {
 async fn control_group_kills_a_command_of_another_user() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
     let Some(group) = Delegated::create() else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let program = SharedProgram::create();
     let command = command_of_root(&env, &become_root);
     let mut in_group = Command::new("sh");

@@ -12,6 +12,8 @@ use crate::env::{BUCKET, Candidate, TestEnv, incumbent, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
+/// A lease with a grace of 7.5 s, in which a busy machine starts and ends a hook.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// A directory, in which hooks append a line to `log`.
 fn place() -> (TempDir, String) {
@@ -38,7 +40,7 @@ fn said(candidate: &mut Candidate, line: &str) {
 
 #[tokio::test]
 async fn hooks_run_before_and_beside_the_work() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await;
     let (place, log) = place();
     let won = format!(
         "cat $INCUMBENT_DEADLINE_FILE > {}/deadline; \
@@ -65,7 +67,7 @@ async fn hooks_run_before_and_beside_the_work() {
 
 #[tokio::test]
 async fn requests_come_once_the_first_hook_has_ended() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (place, log) = place();
     let go = place.path().join("go").display().to_string();
     let won = format!("echo won >> {log}; until [ -e {go} ]; do sleep 0.05; done");
@@ -84,7 +86,7 @@ async fn requests_come_once_the_first_hook_has_ended() {
 
 #[tokio::test]
 async fn refused_term_goes_to_another_candidate() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await;
     let (_place, log) = place();
     let won = format!("echo tried >> {log}; exit 3");
     let lost = format!("echo $INCUMBENT_EVENT $INCUMBENT_CAUSE >> {log}");
@@ -107,7 +109,7 @@ async fn refused_term_goes_to_another_candidate() {
 /// Its check fails when the term is refused, which hides that it stands aside.
 #[tokio::test]
 async fn refused_term_of_a_sick_candidate_leaves_it_standing_aside() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(Duration::from_secs(8)).await;
     let (place, log) = place();
     let go = place.path().join("go").display().to_string();
     let check = format!("[ -e {go} ]");
@@ -115,7 +117,8 @@ async fn refused_term_of_a_sick_candidate_leaves_it_standing_aside() {
     let (port, address) = free_port();
     let checked = ["--check", &check, "--check-interval", "1s", "--check-failures", "1"];
     let flags = ["--http", &port, "--stand-aside", "--on-won", &check, "--on-lost", &lost];
-    let mut run = env.run("my_app", &[&checked[..], &flags].concat(), SERVE);
+    let flags = [&checked[..], &flags, &["--grace", "3s"]].concat();
+    let mut run = env.run("my_app", &flags, SERVE);
     logged(&log, "lost resigned").await;
     fs::write(&go, "").expect("a file");
     run.wait_for_line("up").await;
@@ -129,7 +132,7 @@ async fn refused_term_of_a_sick_candidate_leaves_it_standing_aside() {
 
 #[tokio::test]
 async fn hook_that_hangs_ends_before_the_deadline() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await;
     let (_place, log) = place();
     let hang = format!("echo $$ >> {log}; trap '' TERM; setsid sleep 1000; sleep 1000");
     let mut first = env.run("my_app", &["--on-lost", &hang], SERVE);
@@ -155,7 +158,7 @@ async fn hook_ends_with_a_killed_candidate() {
 
 #[tokio::test]
 async fn hooks_of_a_campaign_run_in_each_term() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await;
     let (_place, log) = place();
     let won = format!("echo won $INCUMBENT_TOKEN >> {log}; echo noise");
     let lost = format!("echo lost $INCUMBENT_CAUSE >> {log}");
@@ -185,11 +188,12 @@ async fn hooks_of_a_campaign_run_in_each_term() {
 /// The work that a hook has started elsewhere still has to end.
 #[tokio::test]
 async fn last_hook_runs_late_after_a_suspension() {
-    let env = TestEnv::with_ttl(Duration::from_secs(2)).await;
+    let env = TestEnv::with_ttl(Duration::from_secs(10)).await;
     let (_place, log) = place();
     let won = format!("echo won >> {log}");
     let lost = format!("echo lost $INCUMBENT_CAUSE >> {log}");
-    let hooks = ["--on-won", &won, "--on-lost", &lost];
+    // Also once it is late it has its grace.
+    let hooks = ["--on-won", &won, "--on-lost", &lost, "--grace", "5s"];
     let first = Candidate::start(env.campaign("my_app", &hooks));
     // A term that ends before its first hook has none.
     logged(&log, "won").await;
@@ -214,7 +218,7 @@ async fn hooks_do_not_go_with_seats() {
 
 #[tokio::test]
 async fn watch_runs_a_command_at_each_change() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_place, log) = place();
     let exec = format!(
         "echo \"$INCUMBENT_EVENT $INCUMBENT_ELECTION $INCUMBENT_IDENTITY $INCUMBENT_ADDRESS \
@@ -236,7 +240,7 @@ async fn watch_runs_a_command_at_each_change() {
 
 #[tokio::test]
 async fn watch_follows_while_its_command_runs() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await; // in which no entry expires
     let (place, log) = place();
     let go = place.path().join("go").display().to_string();
     let exec = format!("until [ -e {go} ]; do sleep 0.05; done; echo $INCUMBENT_IDENTITY >> {log}");

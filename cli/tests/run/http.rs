@@ -7,7 +7,7 @@ use incumbent_test_support::{Port, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TIMEOUT, TestEnv, incumbent};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -84,7 +84,7 @@ impl Pair {
 
 #[tokio::test]
 async fn http_serves_leader_health_and_metrics() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let ((port, first), (other_port, second)) = (free_port(), free_port());
     let flags = ["--identity", "c1.example.net", "--http", &port];
     let mut run = env.run("my_app", &flags, &format!("echo $INCUMBENT_TOKEN; {SERVE}"));
@@ -128,7 +128,7 @@ async fn http_serves_leader_health_and_metrics() {
 /// A balancer that asks each candidate sends requests to the leader, or to the standbys.
 #[tokio::test]
 async fn leading_and_standby_are_answered_by_one_each() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let ((port, first), (other_port, second)) = (free_port(), free_port());
     let flags = ["--identity", "c1.example.net", "--http", &port];
     let mut run = env.run("my_app", &flags, SERVE);
@@ -165,7 +165,7 @@ async fn leading_and_standby_are_answered_by_one_each() {
 /// Every candidate redirects its clients to the leader, also after a takeover.
 #[tokio::test]
 async fn clients_are_redirected_to_the_leader() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let ((first_port, first), (second_port, second)) = (free_port(), free_port());
     let flags = |port: &str, address: &str| {
         ["--http", port, "--advertise", address, "--metadata", "zone=a=b"].map(str::to_owned)
@@ -196,7 +196,7 @@ async fn clients_are_redirected_to_the_leader() {
 
     let ((port, address), flags) = (free_port(), "--http");
     let mut leader = Candidate::start(env.campaign("other", &[flags, &port]));
-    leader.line().await;
+    while !leader.line().await.starts_with("won") {}
     let (status, body) = get(&address, "/redirect/jobs").expect("it listens");
     assert_eq!((status, &*body), (503, "the leader advertises no address to redirect to\n"));
 }
@@ -268,7 +268,7 @@ pub fn open_files(of: &Candidate) -> usize {
 /// Probes are answered while clients hold connections open, idle or with half a request.
 #[tokio::test(flavor = "multi_thread")]
 async fn held_connections_do_not_block_other_clients() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let mut run = env.run("my_app", &["--http", &port], SERVE);
     run.wait_for_line("up").await;
@@ -297,7 +297,7 @@ async fn held_connections_do_not_block_other_clients() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_request_is_refused() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let mut run = env.run("my_app", &["--http", &port], SERVE);
     run.wait_for_line("up").await;

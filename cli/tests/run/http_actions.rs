@@ -68,15 +68,23 @@ async fn user_of_the_socket_may_act() {
     assert!(status == 409 && line.contains("no candidate that may lead next is ready"), "{line}");
     assert_eq!(on_socket(&first_path, "POST /move?from=first").0, 400);
     assert_eq!(on_socket(&first_path, "GET /move").0, 405);
-    let moved = on_socket(&first_path, "POST /move?to=second%2Fb");
-    assert_eq!(moved, ok("handing over to second/b"));
+    eventually("it hands over", async || {
+        let (status, line) = on_socket(&first_path, "POST /move?to=second%2Fb");
+        // On a busy machine an answer to its roll call may be late.
+        assert!(status != 200 || line == "handing over to second/b\n", "{line}");
+        (status == 200).then_some(())
+    })
+    .await;
     second.wait_for_line("up").await;
 
     // Whatever it resigns, somebody who stands aside does not lead before others.
     assert_eq!(on_socket(&second_path, "POST /stand-aside"), ok("standing aside"));
     first.wait_for_line("up").await;
-    let (_, line) = on_socket(&second_path, "GET /readyz");
-    assert_eq!(line, "ok: first leads; standing aside\n");
+    eventually("it sees the leader", async || {
+        let aside = ok("ok: first leads; standing aside");
+        (on_socket(&second_path, "GET /readyz") == aside).then_some(())
+    })
+    .await;
     assert_eq!(on_socket(&second_path, "POST /stand-ready"), ok("no longer standing aside"));
     eventually("it is ready", async || {
         (on_socket(&second_path, "GET /readyz") == ok("ok: first leads")).then_some(())
@@ -103,7 +111,7 @@ async fn user_of_the_socket_may_act() {
 /// A browser reaches a socket or a port that a person forwards, as with `ssh -L`.
 #[tokio::test]
 async fn page_of_another_site_neither_reads_nor_acts() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
     let (port, address) = free_port();
@@ -163,7 +171,7 @@ async fn refused_term_does_not_undo_what_an_operator_did() {
 
 #[tokio::test]
 async fn holder_of_the_token_may_act() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
     fs::write(&file, "s3cret-0123456789\n").expect("a file");
@@ -193,7 +201,7 @@ async fn holder_of_the_token_may_act() {
 
 #[tokio::test]
 async fn nobody_may_act_at_a_port_without_a_token() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let mut run = env.run("my_app", &["--http", &port], SERVE);
     run.wait_for_line("up").await;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::env::{Candidate, TIMEOUT, TestEnv};
 use crate::http::{Pair, SERVE_TOKEN, free_port, get};
-use crate::moves::start_move;
+use crate::moves::moves_to;
 use crate::observe::{observe, responds};
 
 /// How many clients a process sends events.
@@ -95,7 +96,7 @@ fn leads(identity: &str, mine: bool) -> impl Fn(&LeaderEvent) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_tell_of_each_change_of_the_leader() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let more = ["--advertise", "10.0.0.2:80"];
     let Pair { token, first, standby, second, run: _run } = Pair::start(&env, &more).await;
 
@@ -112,11 +113,7 @@ async fn events_tell_of_each_change_of_the_leader() {
     }
 
     // A move; then a stop of the new leader, which the next one sees, and which ends its events.
-    let _moved = eventually("the second one takes part", async || {
-        let mut moved = start_move(&env, &["--to", "c2"]);
-        moved.line_or_exit().await.ok().map(|_| moved)
-    })
-    .await;
+    let _moved = moves_to(&env, "c2").await;
     let won = of_second.until("the move", leads("c2", true));
     assert_ne!(won.id, token);
     assert_eq!(won.fields["address"], "10.0.0.2:80");
@@ -131,7 +128,7 @@ async fn events_tell_of_each_change_of_the_leader() {
 /// Also a client that connects again and knows the token: the address may be another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_connection_is_sent_the_state_first() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (first_port, first) = free_port();
     let mut run = env.run("my_app", &["--identity", "c1", "--http", &first_port], SERVE_TOKEN);
     let token = run.line().await;
@@ -177,7 +174,7 @@ async fn leader_that_cannot_renew_is_told_as_not_fresh() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_clients_are_refused_until_one_leaves() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let mut run = env.run("my_app", &["--http", &port], SERVE_TOKEN);
     run.line().await;
@@ -204,7 +201,7 @@ async fn too_many_clients_are_refused_until_one_leaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_client_is_sent_the_newest_state() {
     const CHANGES: usize = 6000; // more than the buffers of a connection take
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(Duration::from_secs(60)).await; // in which no entry expires
     let (port, address) = free_port();
     let _observer = observe(&env, &["other"], &port);
     responds(&address).await;

@@ -8,7 +8,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::env::{Candidate, TIMEOUT, TestEnv};
+use crate::env::{Candidate, STEADY, TIMEOUT, TestEnv};
 use crate::http::{Pair, SERVE_TOKEN, free_port, get, open_files};
 
 /// Sends a request whose answer is read later.
@@ -37,7 +37,7 @@ async fn answered(waiting: JoinHandle<Value>) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_comes_when_the_leader_changes() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let Pair { run, token, first, mut standby, second } = Pair::start(&env, &[]).await;
 
     // The client does not know this leader yet.
@@ -100,7 +100,7 @@ async fn first_leader_ends_the_wait_of_an_unreached_lock() {
 
 #[tokio::test]
 async fn unknown_wait_is_refused() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let mut run = env.run("my_app", &["--http", &port], SERVE_TOKEN);
     run.line().await;
@@ -112,7 +112,7 @@ async fn unknown_wait_is_refused() {
 /// Clients that wait hold no more connections than others, and none once they are gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_clients_are_bounded_and_leave_nothing() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let mut run = env.run("my_app", &["--http", &port], SERVE_TOKEN);
     run.line().await;

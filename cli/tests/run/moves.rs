@@ -3,21 +3,33 @@
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::env::{Candidate, TestEnv, incumbent, read_deadline};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
-/// `incumbent election move my_app flags`.
-pub fn start_move(env: &TestEnv, flags: &[&str]) -> Candidate {
+/// `incumbent election move my_app --to identity`.
+fn start_move(env: &TestEnv, identity: &str) -> Candidate {
     let mut command = incumbent();
-    command.args(["election", "move", "my_app", "--server", &env.server.url()]).args(flags);
+    command.args(["election", "move", "my_app", "--to", identity]);
+    command.args(["--server", &env.server.url()]);
     Candidate::start(command)
+}
+
+/// A move to this candidate that the leader has accepted: on a busy machine an answer may be late.
+pub async fn moves_to(env: &TestEnv, identity: &str) -> Candidate {
+    eventually("the successor takes part", async || {
+        let mut moved = start_move(env, identity);
+        let line = moved.line_or_exit().await.ok()?;
+        assert_eq!(line, format!("handing over to {identity}"));
+        Some(moved)
+    })
+    .await
 }
 
 #[tokio::test]
 async fn command_drains_before_the_successor_leads() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("file"), directory.path().join("done"));
     let script = format!(
@@ -30,17 +42,7 @@ async fn command_drains_before_the_successor_leads() {
     first.wait_for_line("up").await;
     let mut second = env.run("my_app", &["--identity", "second"], SERVE);
     second.wait_for_handlers().await;
-    let mut moved = eventually("the second one takes part", async || {
-        let mut moved = start_move(&env, &["--to", "second"]);
-        match moved.line_or_exit().await {
-            Ok(line) => {
-                assert_eq!(line, "handing over to second");
-                Some(moved)
-            }
-            Err(_) => None,
-        }
-    })
-    .await;
+    let mut moved = moves_to(&env, "second").await;
     first.wait_for_line("draining").await;
 
     let file = std::fs::read_to_string(&file).expect("the path of the deadline file");
@@ -48,7 +50,7 @@ async fn command_drains_before_the_successor_leads() {
     eventually("the term continues", async || {
         let (deadline, of) = read_deadline(file.trim());
         assert_eq!(of, token);
-        (deadline > from + crate::env::LEASE.as_secs_f64()).then_some(())
+        (deadline > from + STEADY.as_secs_f64()).then_some(())
     })
     .await;
     assert_eq!(env.holder("my_app").await.as_deref(), Some("first"));
@@ -60,7 +62,7 @@ async fn command_drains_before_the_successor_leads() {
     assert!(moved.line().await.starts_with("second leads after "));
     assert_eq!(moved.exit_code().await, Some(0));
 
-    let mut back = start_move(&env, &["--to", "first"]);
+    let mut back = moves_to(&env, "first").await;
     assert_eq!(back.exit_code().await, Some(0), "it campaigns again");
     first.wait_for_line("up").await;
     assert_eq!(second.descendants(), [""; 0]);
@@ -118,22 +120,23 @@ fn contradictory_flags_are_refused() {
 /// The term of a leader without work needs no drain.
 #[tokio::test]
 async fn leader_that_waits_for_a_restart_hands_over_at_once() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = |then| format!("cut -d' ' -f1 /proc/uptime; {then}");
     let flags = ["--identity", "first", "--drain", "30m", "--on-exit", "restart"];
     let mut first = env.run("my_app", &flags, &script("exit 1"));
     first.line().await;
     let mut second = env.run("my_app", &["--identity", "second"], &script("exec sleep 1000"));
     let mut start = String::new();
-    for _ in 0..3 {
+    // After pauses of 1, 2, 4, 8 and 16 s.
+    for _ in 0..5 {
         start = first.line().await;
     }
     eventually("it hands over", async || {
-        let mut moved = start_move(&env, &["--to", "second"]);
+        let mut moved = start_move(&env, "second");
         (moved.exit_code().await == Some(0)).then_some(())
     })
     .await;
     let seconds = |line: String| line.parse::<f64>().expect("seconds");
     let waited = seconds(second.line().await) - seconds(start);
-    assert!(waited < 8.0, "not after the pause of 8s: {waited}");
+    assert!(waited < 30.0, "not after the pause of 30s: {waited}");
 }

@@ -33,7 +33,7 @@ fn leader(address: &str, path: &str) -> Option<Value> {
 
 #[tokio::test]
 async fn observer_names_the_leaders_of_many_elections() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let flags = |identity, to| ["--identity", identity, "--advertise", to];
     let mut first = env.run("my_app", &flags("c1", "10.0.0.1:80"), SERVE);

@@ -64,7 +64,7 @@ impl CapableSleep {
 #[tokio::test]
 async fn hidden_processes_end_with_their_term() {
     let Some(sleep) = is_root().then(CapableSleep::create).flatten() else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = sleep.run(&env);
     run.wait_for_line("up").await;
     env.evict("my_app").await;
@@ -82,7 +82,7 @@ async fn hidden_processes_end_with_their_term() {
 #[tokio::test]
 async fn hidden_processes_end_with_their_guard() {
     let Some(sleep) = is_root().then(CapableSleep::create).flatten() else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = sleep.run(&env);
     run.wait_for_line("up").await;
     eventually("three processes", async || (run.descendants().len() == 3).then_some(())).await;
@@ -112,7 +112,7 @@ const FAMILY: &str =
 
 #[tokio::test]
 async fn command_ends_where_pidfd_open_is_refused() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let command = env.command(
         "my_app",
         &[],

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::net::UnixDatagram;
@@ -42,7 +43,7 @@ impl Systemd {
 
 #[tokio::test]
 async fn systemd_is_notified_of_campaign_leader_and_stop() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let systemd = Systemd::start();
     let script = "echo $INCUMBENT_TOKEN; echo \"<$NOTIFY_SOCKET>\"; exec sleep 1000";
     let command = ["sh", "-c", script];
@@ -73,7 +74,7 @@ async fn systemd_is_notified_of_campaign_leader_and_stop() {
 /// systemd interprets each line of a notification as an assignment.
 #[tokio::test]
 async fn leader_identity_cannot_inject_notifications() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(Duration::from_secs(60)).await; // in which no entry expires
     env.put("my_app", "c1\nMAINPID=1").await;
     let systemd = Systemd::start();
     let _candidate = systemd.start_service(env.campaign("my_app", &[]));

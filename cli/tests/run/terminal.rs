@@ -86,7 +86,7 @@ impl Drop for Shell {
 
 #[tokio::test]
 async fn ctrl_c_reaches_the_command_and_ends_the_program() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut shell = Shell::start().await;
     let script =
         "trap 'echo G\\\"\\\"OT; exit 5' INT; echo U\\\"\\\"P; while :; do sleep 0.01; done";
@@ -191,7 +191,7 @@ async fn standby_with_stopped_output_leaves_the_lead_to_others() {
 
 #[tokio::test]
 async fn status_line_of_run_names_the_leader() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut leader =
         env.run("my_app", &["--identity", "c7.example.net"], "echo up; exec sleep 1000");
     leader.wait_for_line("up").await;
@@ -227,7 +227,8 @@ async fn status_line_of_campaign_names_the_leader_and_failures() {
 /// The deletion of an entry does not end the work of its holder.
 #[tokio::test]
 async fn status_line_of_a_waiting_winner_names_the_reason() {
-    let env = TestEnv::start().await;
+    // The entry is there until the program has seen it; its lease is waited for below.
+    let env = TestEnv::with_ttl(Duration::from_secs(20)).await;
     env.put("my_app", "c9.example.net").await;
     let mut shell = Shell::start().await;
     shell.type_keys(&format!("$INCUMBENT campaign my_app -s {}\n", env.server.url()));

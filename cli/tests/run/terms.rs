@@ -8,13 +8,13 @@ use incumbent_test_support::eventually;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::Signal;
 
-use crate::env::{LEASE, TestEnv, now, read_deadline};
+use crate::env::{STEADY, TestEnv, now, read_deadline};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
 #[tokio::test]
 async fn command_starts_when_elected_and_the_next_after_termination() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut first = env.run("my_app", &["--identity", "first"], SERVE);
     first.wait_for_line("up").await;
     let mut second = env.run("my_app", &["--identity", "second"], SERVE);
@@ -33,7 +33,8 @@ async fn command_starts_when_elected_and_the_next_after_termination() {
 
 #[tokio::test]
 async fn command_restarts_when_the_entry_is_deleted() {
-    let env = TestEnv::start().await;
+    // It lets others go first for 5 s, in which there is no term.
+    let env = TestEnv::calm().await;
     let script = "echo $INCUMBENT_TOKEN; echo $INCUMBENT_DEADLINE_FILE; exec sleep 1000";
     let mut only = env.run("my_app", &[], script);
     let first: u64 = only.line().await.parse().expect("a token");
@@ -69,7 +70,7 @@ async fn command_of_a_killed_candidate_ends_before_the_next_starts() {
 
 #[tokio::test]
 async fn command_sees_its_term_and_a_moving_deadline() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let flags = ["--identity", "c1.example.net"];
     let script = "echo $INCUMBENT_ELECTION; echo $INCUMBENT_IDENTITY; echo $INCUMBENT_TOKEN; \
                   echo $INCUMBENT_DEADLINE_FILE; exec sleep 1000";
@@ -80,13 +81,13 @@ async fn command_sees_its_term_and_a_moving_deadline() {
     let file = run.line().await;
     let (first, in_file) = read_deadline(&file);
     assert_eq!(in_file, token);
-    assert!(first - now() < LEASE.as_secs_f64(), "within a lease: {first}");
+    assert!(first - now() < STEADY.as_secs_f64(), "within a lease: {first}");
     let later = eventually("the deadline moves", async || {
         let (later, in_file) = read_deadline(&file);
         assert_eq!(in_file, token);
         (later > first).then_some(later)
     });
-    assert!(later.await - now() < LEASE.as_secs_f64());
+    assert!(later.await - now() < STEADY.as_secs_f64());
     run.signal(Signal::TERM);
     run.exit().await;
     assert!(!std::path::Path::new(&file).exists(), "the deadline file is removed");
@@ -95,23 +96,41 @@ async fn command_sees_its_term_and_a_moving_deadline() {
 /// The client retries more and more rarely on its own: it would find the server after the lease.
 #[tokio::test]
 async fn term_survives_a_server_that_is_away_for_half_a_lease() {
-    let lease = Duration::from_secs(20); // a third of it is left: a busy machine starts slowly
+    const TRIES: usize = 3; // a busy machine may start the server too late
+    let lease = Duration::from_secs(20);
     let env = TestEnv::with_ttl(lease).await;
     let mut run = env.run("my_app", &[], "echo $INCUMBENT_DEADLINE_FILE; exec sleep 1000");
     let file = run.line().await;
-    let (first, token) = read_deadline(&file);
-    let renewed = async |before| {
-        eventually("a renewal", async || {
-            Some(read_deadline(&file)).filter(|(deadline, of)| *deadline > before || *of != token)
+    let after = async |known: &(f64, String)| {
+        eventually("a renewal, or another term", async || {
+            Some(read_deadline(&file)).filter(|line| line != known)
         })
         .await
     };
-    let (before, _) = renewed(first).await;
-    tokio::time::sleep(lease / 4).await; // the next renewal is due soon
-    env.server.kill();
-    tokio::time::sleep(lease * 2 / 5).await;
-    env.server.start_again().await;
-    assert_eq!(renewed(before).await.1, token);
+    // Waits until this part of a lease before a deadline.
+    let before = async |deadline: f64, part: f64| {
+        let left = deadline - part * lease.as_secs_f64() - now();
+        tokio::time::sleep(Duration::from_secs_f64(left.max(0.0))).await;
+    };
+    for _ in 0..TRIES {
+        let first = eventually("a term", async || {
+            Some(read_deadline(&file)).filter(|(deadline, _)| *deadline > 0.0)
+        });
+        let (deadline, _) = after(&first.await).await;
+        before(deadline, 0.75).await; // the next renewal is due soon
+        env.server.kill();
+        let (deadline, token) = read_deadline(&file);
+        before(deadline, 0.35).await;
+        let known = read_deadline(&file);
+        env.server.start_again().await;
+        // The term ends a sixth of a lease before its deadline.
+        let was_late = now() > known.0 - lease.as_secs_f64() / 4.0;
+        if after(&known).await.1 == token {
+            return;
+        }
+        assert!(was_late, "the term was lost although the server was back in time");
+    }
+    panic!("the server was back too late");
 }
 
 const SERVE_WITH_FILE: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec sleep 1000";
@@ -147,15 +166,26 @@ async fn term_ends_when_its_deadline_cannot_be_written() {
     assert!(line.contains("cannot write the deadline file"), "{line}");
 }
 
+/// Says that it stops, and ends once the test has let the write through that hangs: the candidate
+/// waits for it for two seconds from then on.
+pub const STOPS_WHEN_TOLD: &str = "stop() { echo stops; \
+     until [ -e $INCUMBENT_DEADLINE_FILE.stop ]; do sleep 0.05; done; exit; }
+    trap stop TERM; echo $INCUMBENT_DEADLINE_FILE; sleep 1000 & wait";
+
+/// Has such a command end.
+pub fn stop(file: &str) {
+    std::fs::write(format!("{file}.stop"), "").expect("a file beside it");
+}
+
 /// A busy machine is no broken disk: the candidate stays.
 #[tokio::test]
 async fn deadline_that_is_written_late_costs_the_term_alone() {
-    let env = TestEnv::start().await;
-    let script = "trap 'echo stops; exit' TERM; echo $INCUMBENT_DEADLINE_FILE; sleep 1000 & wait";
-    let mut run = env.run("my_app", &[], script);
+    let env = TestEnv::with_ttl(STEADY).await;
+    let mut run = env.run("my_app", &["--grace", "4s"], STOPS_WHEN_TOLD);
     let file = run.line().await;
     hang(&file).await;
     run.wait_for_line("stops").await;
     let _reader = let_through(&file);
+    stop(&file);
     run.wait_for_line(&file).await;
 }

@@ -87,10 +87,10 @@ async fn assert_gone_by_deadline(run: &mut Candidate, token: &str, file: &str) -
 /// The guard stops the command of a suspended candidate.
 ///
 /// The guard kills a 24th of the lease before the deadline, and an overloaded machine schedules the
-/// guard late. A lease of 12 s leaves it 500 ms, where the default of 4 s leaves 166 ms.
+/// guard late. A lease of 24 s leaves it 1 s, where the default of 4 s leaves 166 ms.
 #[tokio::test]
 async fn command_of_a_suspended_candidate_ends_by_the_deadline() {
-    let env = TestEnv::with_ttl(Duration::from_secs(12)).await;
+    let env = TestEnv::with_ttl(Duration::from_secs(24)).await;
     let script =
         "echo $INCUMBENT_TOKEN $INCUMBENT_DEADLINE_FILE; trap '' TERM; sleep 1000; sleep 1000";
     let mut run = env.run("my_app", &[], script);
@@ -139,7 +139,7 @@ async fn what_a_command_starts_early_is_in_its_control_group() {
 /// Its reaper adopts its processes.
 #[tokio::test]
 async fn tree_of_a_killed_guard_is_stopped() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = runaway(&env).await;
     kill_process(run.guard(), Signal::KILL).expect("a guard");
     assert_eq!(run.exit_code().await, Some(1));
@@ -152,7 +152,7 @@ async fn tree_of_a_killed_guard_is_stopped() {
 /// Nobody is left who knows whether the tree has ended.
 #[tokio::test]
 async fn lock_is_not_released_without_guard_and_reaper() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = env.run_without_cgroup(
         "my_app",
         &[],
@@ -165,7 +165,8 @@ async fn lock_is_not_released_without_guard_and_reaper() {
     kill_process(reaper, Signal::KILL).expect("a reaper");
     assert_eq!(run.exit_code().await, Some(1));
     assert!(env.holder("my_app").await.is_some(), "not released: a process is left");
-    assert_eq!(run.descendants().len(), 1);
+    // What was killed may not have ended yet.
+    eventually("one process is left", async || (run.descendants().len() == 1).then_some(())).await;
     let stderr = run.stderr();
     assert!(stderr.contains("its guard and the reaper were killed"), "{stderr}");
 }
@@ -173,7 +174,7 @@ async fn lock_is_not_released_without_guard_and_reaper() {
 /// Nobody would end what a guard leaves that is killed later.
 #[tokio::test]
 async fn killed_reaper_ends_the_command_and_the_program() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = "setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
     let mut run = env.run_without_cgroup("my_app", &[], script);
     run.wait_for_line("up").await;

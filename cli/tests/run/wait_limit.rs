@@ -25,7 +25,7 @@ async fn leader(env: &TestEnv) -> Candidate {
 
 #[tokio::test]
 async fn conflict_has_its_own_exit_code() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     for flags in [&["--try"][..], &["--wait", "1m"], &["--wait", "0s"]] {
         let mut free = env.run("my_app", flags, "echo $INCUMBENT_TOKEN; exit 7");
         assert!(free.line().await.parse::<u64>().is_ok_and(|token| token > 0));
@@ -33,13 +33,13 @@ async fn conflict_has_its_own_exit_code() {
     }
     let _leader = leader(&env).await;
     let leads = "incumbent: my_app: c1 leads: COMMAND was not run\n";
-    let still = "incumbent: my_app: c1 still leads after 3s: COMMAND was not run\n";
+    let still = "incumbent: my_app: c1 still leads after 10s: COMMAND was not run\n";
     for (flags, code, line) in [
         (&["--try"][..], 1, leads),
         (&["--try", "--conflict-exit-code", "75"], 75, leads),
         (&["--try", "--conflict-exit-code", "0", "--quiet"], 0, ""),
         (&["--wait", "0s"], 1, leads),
-        (&["--wait", "3s", "--conflict-exit-code", "75"], 75, still),
+        (&["--wait", "10s", "--conflict-exit-code", "75"], 75, still),
     ] {
         let (exit, text) = without_command(env.run("my_app", flags, "echo ran")).await;
         assert_eq!((exit, &*text), (Some(code), line), "{flags:?}");
@@ -49,7 +49,7 @@ async fn conflict_has_its_own_exit_code() {
 
 #[tokio::test]
 async fn term_that_comes_within_the_wait_is_served() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let leader = leader(&env).await;
     let (port, address) = free_port();
     let mut standby = env.run("my_app", &["--wait", "1h", "--http", &port], "echo ran; exit 7");
@@ -65,7 +65,7 @@ async fn term_that_comes_within_the_wait_is_served() {
 
 #[tokio::test]
 async fn signal_ends_the_wait() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let _leader = leader(&env).await;
     let standby = env.run("my_app", &["--wait", "1h"], "echo ran");
     standby.wait_for_handlers().await;
@@ -92,9 +92,9 @@ async fn cool_down_has_to_end_within_the_wait() {
     let env = TestEnv::with_ttl(Duration::from_secs(60)).await;
     env.put("my_app", "theirs").await;
     env.evict("my_app").await;
-    let winner = env.run("my_app", &["--wait", "5s"], "echo ran");
+    let winner = env.run("my_app", &["--wait", "10s"], "echo ran");
     let (code, line) = without_command(winner).await;
-    let expected = "elected, but still cooling down after 5s: COMMAND was not run\n";
+    let expected = "elected, but still cooling down after 10s: COMMAND was not run\n";
     assert!(line.ends_with(expected), "{line}");
     assert_eq!(code, Some(1));
     assert_eq!(env.holder("my_app").await, None, "the entry is released");
@@ -102,7 +102,7 @@ async fn cool_down_has_to_end_within_the_wait() {
 
 #[tokio::test]
 async fn command_of_a_lost_term_does_not_run_again() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let flags = ["--wait", "1h", "--conflict-exit-code", "75"];
     let mut run = env.run("my_app", &flags, SERVE);
     run.wait_for_line("up").await;
@@ -142,10 +142,11 @@ async fn unreachable_lock_is_no_conflict() {
 /// The lock was reached, and does not answer when the wait is over.
 #[tokio::test]
 async fn lock_that_fails_during_the_wait_is_no_conflict() {
+    // The entry is over within the wait: the request that follows fails.
     let env = TestEnv::start().await;
     let _leader = leader(&env).await;
     let (port, address) = free_port();
-    let flags = ["--wait", "15s", "--http", &port];
+    let flags = ["--wait", "25s", "--http", &port];
     let standby = env.run("my_app", &flags, "echo ran");
     eventually("it takes part", async || {
         get(&address, "/readyz").filter(|(status, _)| *status == 200)

@@ -1,18 +1,23 @@
 //! A program that crashes: another candidate leads long before the lease is over.
 
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use incumbent_test_support::{Server, eventually};
 use rustix::process::Signal;
 
 use crate::env::{Candidate, TestEnv, incumbent};
-use crate::listening::Listening;
+use crate::listening::{Listening, wait_for_socket};
 use crate::program::{program, without_core};
 use crate::setup::{
     INTRODUCE, LONG_LEASE, Watch, Wrapped, is_alive, registered, revision, standby, standby_of,
     won, wrapped,
 };
+
+/// A lease whose end is waited for, and which a busy machine does not lose before.
+const LEASE: Duration = Duration::from_secs(8);
 
 /// A program that crashes when its input says so.
 async fn crashing(env: &TestEnv) -> Wrapped {
@@ -67,31 +72,36 @@ async fn thousand_elections_of_a_killed_process_are_led_again() {
     let elections = std::env::var("ELECTIONS").map_or(1_000, |count| count.parse().unwrap());
     let server = Server::start().await;
     let url = server.url();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("own/socket");
     let mut command = incumbent();
-    command.args(["sentinel", "--server", &url, "--", "sh", "-c", INTRODUCE, "sh"]);
-    command.args(program(&url, elections)).stdin(Stdio::piped());
-    let mut first = Candidate::start(command);
-    let address = first.line().await;
-    let pid = first.line().await;
-    won(&mut first).await;
-    registered(&address, elections).await;
+    command.args(["sentinel", "--server", &url, "--listen"]).arg(&path);
+    // It tries to release for a minute, and one that starts its program for a few seconds.
+    let _sentinel = Candidate::start(command);
+    wait_for_socket(&path).await;
     let words = program(&url, elections);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::piped());
-    let mut second = Candidate::start(command);
+    let start = |sentinel: Option<&Path>| {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).envs(sentinel.map(|path| ("INCUMBENT_SENTINEL", path)));
+        command.stdin(Stdio::piped());
+        Candidate::start(command)
+    };
+    let mut first = start(Some(&path));
+    won(&mut first).await;
+    registered(path.to_str().expect("text"), elections).await;
+    let mut second = start(None);
     second.wait_for_line("started").await;
     let before = Instant::now();
-    let killed = Command::new("kill").args(["-KILL", &pid]).status();
-    assert!(killed.expect("kill").success());
+    first.signal(Signal::KILL);
     won(&mut second).await;
     eprintln!("{elections} elections were led again after {:?}", before.elapsed());
-    assert_eq!(first.exit_code().await, Some(128 + 9));
+    assert_eq!(first.exit().await.signal(), Some(9));
 }
 
 /// The leader of a killed sentinel continues; after its death the lease decides.
 #[tokio::test]
 async fn leader_outlives_its_sentinel() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await;
     let mut first = Wrapped::campaign(&env).await;
     let mut second = standby(&env).await;
     let mut watch = Watch::start(&env).await;
@@ -109,7 +119,7 @@ async fn leader_outlives_its_sentinel() {
 /// A sentinel that continues after another leader took over.
 #[tokio::test]
 async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(LEASE).await;
     let listening = Listening::start(&env).await;
     let first = listening.leader(&env, "my_app", 1).await;
     let mut second = standby_of(&env, "my_app").await;

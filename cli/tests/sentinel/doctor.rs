@@ -6,7 +6,7 @@ use std::process::Command;
 use incumbent_test_support::{Server, eventually};
 use rustix::process::Signal;
 
-use crate::env::{BUCKET, Candidate, LEASE, TestEnv, incumbent};
+use crate::env::{BUCKET, Candidate, TestEnv, incumbent};
 use crate::listening::{Listening, wait_for_socket};
 use crate::setup::won;
 
@@ -32,7 +32,7 @@ fn doctor_of(env: &TestEnv, path: &Path) -> String {
 
 #[tokio::test]
 async fn sentinel_is_checked_if_one_is_given() {
-    let env = TestEnv::with_ttl(LEASE).await;
+    let env = TestEnv::calm().await;
     assert_eq!(findings(&mut doctor(&env)), [""; 0]);
     assert_eq!(findings(doctor(&env).env("INCUMBENT_SENTINEL", "")), [""; 0]);
     let mut listening = Listening::start(&env).await;
@@ -51,7 +51,7 @@ async fn sentinel_is_checked_if_one_is_given() {
 
 #[tokio::test]
 async fn sentinel_that_cannot_release_is_a_warning() {
-    let env = TestEnv::with_ttl(LEASE).await;
+    let env = TestEnv::calm().await;
     let empty = Server::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("own/socket");

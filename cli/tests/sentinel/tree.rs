@@ -140,14 +140,15 @@ async fn process_left_behind_is_killed_before_the_next_leads() {
 #[tokio::test]
 async fn nothing_is_released_before_the_whole_program_is_dead() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let script = "echo \"$INCUMBENT_SENTINEL\"; \"$@\" & echo $!; echo $$; wait $!; echo waits; \
-                  read line; exit 7";
+    // The candidate says its own id, before it campaigns.
+    let script = "echo \"$INCUMBENT_SENTINEL\"; echo $$; sh -c 'echo $$; exec \"$@\"' sh \"$@\" & \
+                  wait $!; echo waits; read line; exit 7";
     let mut command = wrapped(&env, script, &campaign(&env, "my_app", "first"));
     command.stdin(Stdio::piped());
     let mut first = Candidate::start(command);
     let address = first.line().await;
-    let candidate = Pid::from_raw(first.line().await.parse().expect("an id")).expect("an id");
     let main = Pid::from_raw(first.line().await.parse().expect("an id")).expect("an id");
+    let candidate = Pid::from_raw(first.line().await.parse().expect("an id")).expect("an id");
     won(&mut first).await;
     registered(&address, 1).await;
     let mut second = standby(&env).await;

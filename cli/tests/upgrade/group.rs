@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::release::Release;
 
 /// In seconds: a member that starts is silent for more than one.
-const LEASE: u64 = 2;
+const LEASE: u64 = 3;
 
 /// A member that starts does not vote for one and a half leases, and nothing shows when it does.
 async fn all_vote() {

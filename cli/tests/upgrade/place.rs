@@ -12,7 +12,7 @@ use crate::release::Release;
 /// The one election of a place.
 pub const ELECTION: &str = "upgrade";
 /// The lease of members, in seconds: a busy machine renews it in time, mostly.
-pub const LEASE: u64 = 3;
+pub const LEASE: u64 = 6;
 
 type Url = Box<dyn Fn(usize) -> String + Send + Sync>;
 

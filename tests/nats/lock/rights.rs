@@ -5,11 +5,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use incumbent::lock::{Coverage, Lock, LockErrorKind, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
-use incumbent_test_support::{Proxy, Request, Server, ServerBuilder};
+use incumbent::new_election;
+use incumbent_test_support::{Proxy, Request, Server, ServerBuilder, Way};
 
 use super::*;
-use crate::conformance::leads;
-use crate::env::{BUCKET, TestEnv};
+use crate::conformance::{leads, working};
+use crate::env::BUCKET;
 
 const BRIEF: Duration = Duration::from_millis(600);
 
@@ -88,12 +89,12 @@ async fn a_missing_right_to_read_is_reported() {
     let bucket = Bucket::open(connection, "B").await.unwrap();
     let lock = bucket.lock();
     assert!(lock.capabilities().can_read);
-    let denied = lock.read("a", BRIEF).await.unwrap_err();
+    let denied = lock.read("a", TIMEOUT).await.unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
     assert!(!lock.capabilities().can_read);
     // The other locks of the bucket know it as well, and send no request.
     assert!(!bucket.lock().capabilities().can_read);
-    assert_eq!(bucket.lock().read("b", BRIEF).await.unwrap_err().kind(), LockErrorKind::Denied);
+    assert_eq!(bucket.lock().read("b", TIMEOUT).await.unwrap_err().kind(), LockErrorKind::Denied);
 }
 
 /// What the server did not say is no refusal, even where other requests get responses.
@@ -121,7 +122,7 @@ async fn the_right_to_read_is_tried_again_on_another_connection() {
     let connection = nats::connect(server.url(), user("a")).await.unwrap();
     let client = connection.client().clone();
     let lock = Bucket::open(connection, "B").await.unwrap().lock();
-    lock.read("a", BRIEF).await.unwrap_err();
+    lock.read("a", TIMEOUT).await.unwrap_err();
     server.reload(users(ALL, ALL)).await;
     client.force_reconnect().await.unwrap();
     incumbent_test_support::eventually("a read", async || {
@@ -147,13 +148,30 @@ async fn a_revoked_inbox_is_reported_and_opened_again_once_granted() {
     incumbent_test_support::eventually("a read", async || lock.read("a", BRIEF).await.ok()).await;
 }
 
+/// A plain client is told nothing of that.
+#[tokio::test]
+async fn a_revoked_inbox_of_a_plain_client_is_opened_again_once_granted() {
+    let server = server(ALL, ALL).start().await;
+    made_by_admin(&server).await;
+    let client = user("a").connect(server.url()).await.unwrap();
+    let lock = Bucket::open(client, "B").await.unwrap().lock();
+    lock.read("a", TIMEOUT).await.unwrap();
+    server.reload(users(ALL, r#"{ deny: ["_INBOX.>"] }"#)).await;
+    incumbent_test_support::eventually("a read that fails", async || {
+        lock.read("a", BRIEF).await.err()
+    })
+    .await;
+    server.reload(users(ALL, ALL)).await;
+    incumbent_test_support::eventually("a read", async || lock.read("a", BRIEF).await.ok()).await;
+}
+
 /// A Choria client may publish to the bucket's information and to its keys, and do nothing else.
 #[tokio::test]
 async fn with_a_choria_clients_rights_it_writes_and_polls() {
     let rights = r#"{ allow: ["$JS.API.STREAM.INFO.KV_B", "$KV.B.>"] }"#;
     let server = server(rights, r#"{ allow: "_INBOX.>" }"#).start().await;
     let lock = lock_of_a(&server).await;
-    lock.read("a", BRIEF).await.unwrap_err();
+    lock.read("a", TIMEOUT).await.unwrap_err();
     assert!(!lock.capabilities().can_read);
 
     let mut hints = Hints::of(&lock, "a");
@@ -237,15 +255,21 @@ async fn acknowledgement_of_anothers_write_extends_no_term() {
         request.subject == format!("$KV.{BUCKET}.my_app")
             && request.header("Incumbent-Token").is_some()
     }
-    let env = TestEnv::with_ttl(Duration::from_secs(6)).await;
-    let client = async_nats::connect(env.server.url()).await.expect("a connection");
+    let server = Server::start().await;
+    let client = server.connect().await;
     let mut answers = client.subscribe("_INBOX.>").await.expect("a subscription");
     client.flush().await.expect("the server has it");
-    let proxy = Proxy::start(env.server.address());
-    let election = env.start_at(&proxy.url(), "leader").await;
+    let proxy = Proxy::start(server.address());
+    let connection = async_nats::connect(proxy.url()).await.expect("a connection");
+    // A lease that does not end in the test, of a leader that need not wait.
+    let config = BucketConfig::new(BUCKET).ttl(Duration::from_secs(60));
+    let bucket = Bucket::create(connection, config).await.expect("a bucket");
+    let election = working(new_election("my_app", bucket.lock()).identity("leader"));
+    let election = election.renewal(Duration::from_secs(1)).start().expect("a start");
     let leadership = leads(&election).await;
     let mut lost = proxy.lose_request(is_renewal);
     lost.sprung().await;
+    proxy.lose(Way::ToServer); // nor is the renewal repeated
     let deadline = leadership.deadline();
     let mut last = None;
     while let Ok(Some(answer)) =

@@ -4,6 +4,7 @@ use incumbent_test_support::{eventually, roles_in_deploy};
 use serde_json::{Value, json};
 
 use super::env::{OBSERVER, TestEnv};
+use crate::doctor::run_doctor;
 use crate::shell::CommandOutput;
 
 impl TestEnv {
@@ -21,7 +22,7 @@ impl TestEnv {
     fn doctor(&self, args: &[&str]) -> CommandOutput {
         let config = self.config_of(OBSERVER);
         let args = [&["doctor"], args, &["--kubeconfig", &config]].concat();
-        self.shell.run(&self.args(&args))
+        run_doctor(&self.shell, &self.args(&args))
     }
 }
 
@@ -133,7 +134,7 @@ async fn missing_rights_of_a_candidate_are_errors() {
 #[tokio::test(flavor = "multi_thread")]
 async fn object_of_an_election_is_checked() {
     let env = TestEnv::new().await;
-    let doctor = |args: &[&str]| env.shell.run(&env.args(&[&["doctor"], args].concat()));
+    let doctor = |args: &[&str]| run_doctor(&env.shell, &env.args(&[&["doctor"], args].concat()));
     let report = doctor(&["my-app"]);
     assert!(report.stdout.contains("object      it does not exist yet"), "{report:?}");
     assert!(

@@ -7,6 +7,8 @@ use super::env::{TestEnv, cells};
 #[tokio::test(flavor = "multi_thread")]
 async fn configmap_and_endpoints_keep_other_fields() {
     let env = TestEnv::new().await;
+    // Both at once: the first term of each waits for its lease.
+    let mut started = Vec::new();
     for (kind, plural) in [("configmap", "configmaps"), ("endpoints", "endpoints")] {
         let path = format!("/api/v1/namespaces/{}/{plural}", env.namespace);
         env.post(&path, json!({"metadata": {"name": "no-election"}})).await;
@@ -15,9 +17,12 @@ async fn configmap_and_endpoints_keep_other_fields() {
             _ => json!({"metadata": {"name": "my-app", "labels": {"theirs": "stays"}}}),
         };
         env.post(&path, object).await;
-        let mut watch = env.start(&["election", "watch", "--kind", kind]);
-        let mut first =
-            env.start(&["campaign", "my-app", "--kind", kind, "--lease=1s", "--identity=first"]);
+        let watch = env.start(&["election", "watch", "--kind", kind]);
+        let first =
+            env.start(&["campaign", "my-app", "--kind", kind, "--lease=10s", "--identity=first"]);
+        started.push((kind, path, watch, first));
+    }
+    for (kind, path, mut watch, mut first) in started {
         first.line_with("won");
         watch.line_with("my-app: first leads");
         let list = env.out(&["election", "list", "--kind", kind]);

@@ -132,7 +132,7 @@ impl TestEnv {
     }
 
     pub fn start_campaign(&self, identity: &str) -> Running {
-        self.start(&["campaign", "my-app", "--lease", "2s", "--identity", identity])
+        self.start(&["campaign", "my-app", "--lease", "8s", "--identity", identity])
     }
 }
 

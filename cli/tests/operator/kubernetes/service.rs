@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use incumbent::clock::{BootClock, Clock};
 use incumbent::kubernetes::kube::Client;
 use incumbent::kubernetes::kube::core::{Request, WatchEvent, params::WatchParams};
-use incumbent_test_support::{KubeServer, PostgresServer, Server, eventually};
+use incumbent_test_support::{KubeServer, Port, PostgresServer, Server, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -198,7 +198,7 @@ struct Fleet {
     store: Store,
     shells: Vec<Shell>,
     candidates: Vec<Option<Running>>,
-    ports: [u16; 3],
+    ports: [Port; 3],
     server: u16,
     seen: Shared,
     _clients: JoinSet<()>,
@@ -234,17 +234,13 @@ impl Fleet {
                 .with("POD_NAME", name)
                 .with("PATH", "/usr/bin:/bin")
         });
-        let mut ports = [0; 3];
-        for port in &mut ports {
-            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-            *port = listener.local_addr().unwrap().port();
-        }
+        let ports = PODS.map(|_| Port::pick());
         let candidates = PODS.map(|_| None).into();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let server = listener.local_addr().unwrap().port();
         let (seen, mut clients) = (Shared::default(), JoinSet::new());
         clients.spawn(fencing_server(listener, Arc::clone(&seen)));
-        clients.spawn(write(ports, Arc::clone(&seen)));
+        clients.spawn(write(ports.each_ref().map(Port::number), Arc::clone(&seen)));
         clients.spawn(read_deadlines(Arc::clone(&seen)));
         let (client, namespace) = (env.admin.client().clone(), env.namespace.clone());
         clients.spawn(watch(client, namespace, Arc::clone(&seen)));
@@ -253,7 +249,7 @@ impl Fleet {
     }
 
     fn start(&mut self, at: usize) {
-        let (port, server) = (self.ports[at].to_string(), self.server.to_string());
+        let (port, server) = (self.ports[at].number().to_string(), self.server.to_string());
         let flags = ["--service", NAME, "--leader-label", "role=leader", "--identity", PODS[at]];
         let command = ["--on-exit", "restart", "--", "python3", "-c", SERVE, &port, &server];
         let lock = self.store.lock();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use incumbent_test_support::eventually;
+use incumbent_test_support::{Port, eventually};
 use rustix::process::Signal;
 
 use super::{Proxy, connected, lead};
@@ -28,7 +28,7 @@ fn passes(from: &mut TcpStream, to: &mut TcpStream) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_waits_for_a_leader() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let proxy = Proxy::start(&env, &["--hold", "1h"]);
     proxy.ready().await;
     let mut client = proxy.connect().await;
@@ -56,13 +56,14 @@ async fn connection_waits_for_a_leader() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_is_closed_at_the_end_of_its_hold() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let proxy = Proxy::start(&env, &["--hold", "1s"]);
     proxy.ready().await;
     assert_eq!(proxy.connect().await.read(&mut [0]).expect("its end"), 0);
     // A leader that does not listen.
-    let (_election, listener) = lead(&env).await;
-    drop(listener);
+    let port = Port::pick();
+    let address = format!("127.0.0.1:{}", port.number());
+    let _election = super::lead_at(&env, &address).await;
     proxy.wait_for_metric("incumbent_proxy_has_leader", 1.0).await;
     assert_eq!(proxy.connect().await.read(&mut [0]).expect("its end"), 0);
     proxy
@@ -72,21 +73,21 @@ async fn connection_is_closed_at_the_end_of_its_hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leader_that_does_not_listen_yet_is_tried_again() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let proxy = Proxy::start(&env, &["--hold", "1h"]);
-    let (_election, listener) = lead(&env).await;
-    let address = listener.local_addr().expect("bound");
-    drop(listener);
+    let port = Port::pick(); // it is of this test until the leader listens
+    let address = format!("127.0.0.1:{}", port.number());
+    let _election = super::lead_at(&env, &address).await;
     proxy.wait_for_metric("incumbent_proxy_has_leader", 1.0).await;
     let mut client = proxy.connect().await;
     proxy.wait_for_metric("incumbent_proxy_held", 1.0).await;
-    let listener = TcpListener::bind(address).expect("the same port");
+    let listener = TcpListener::bind(&address).expect("the port");
     passes(&mut client, &mut accept(&listener));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_direction_ends_by_itself() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     let proxy = Proxy::start(&env, &[]);
     for client_is_first in [true, false] {
@@ -138,7 +139,7 @@ async fn connection_to_a_leader_that_is_not_fresh_is_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_read_is_not_buffered_without_end() {
     const MORE_THAN_BUFFERS: usize = 64 * 1024 * 1024;
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     let proxy = Proxy::start(&env, &[]);
     let client = proxy.connect().await;
@@ -165,7 +166,7 @@ async fn what_is_not_read_is_not_buffered_without_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_too_many_is_closed() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     let proxy = Proxy::start(&env, &["--max-connections", "1"]);
     let mut client = proxy.connect().await;
@@ -183,7 +184,7 @@ async fn one_connection_too_many_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_connections_may_end_by_themselves_at_a_stop() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     let mut proxy = Proxy::start(&env, &["--drain", "1h"]);
     let mut client = proxy.connect().await;
@@ -203,7 +204,7 @@ async fn open_connections_may_end_by_themselves_at_a_stop() {
 /// A response that was cut off must not look whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_connections_are_reset_when_the_proxy_ends() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     for signal in [Signal::TERM, Signal::KILL] {
         let mut proxy = Proxy::start(&env, &["--drain", "0s"]);
@@ -221,7 +222,7 @@ async fn open_connections_are_reset_when_the_proxy_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_connect_at_a_unix_socket() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
@@ -249,7 +250,7 @@ async fn clients_connect_at_a_unix_socket() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proxy_does_not_connect_to_itself() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let proxy = Proxy::start(&env, &[]);
     let _election = super::lead_at(&env, &proxy.address).await;
     proxy.wait_for_metric("incumbent_proxy_has_leader", 1.0).await;

@@ -18,6 +18,8 @@ use self::network::{ADDRESS, ADDRESS_V6, HOSTS, IS_LEADER, Network, PORT};
 
 /// How long another host may take to answer, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How soon a move that has failed is tried again.
+const RETRY: Duration = Duration::from_millis(500);
 /// How many faults there are, unless FAULTS says so.
 const FAULTS: usize = Fault::ALL.len();
 
@@ -118,7 +120,7 @@ struct Test {
 impl Test {
     /// The host that answers and whose leader takes writes, once one does with a token of `least`
     /// or more.
-    fn leader(&self, least: u64) -> usize {
+    fn leader(&mut self, least: u64) -> usize {
         let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             {
@@ -131,9 +133,21 @@ impl Test {
                     return host.number;
                 }
             }
+            self.move_again(least);
             sleep(INTERVAL);
         }
         panic!("no host answers with a token of {least}:\n{}", self.network.log());
+    }
+
+    /// Moves the leadership again if that has failed, as where a busy host answers too late, and no
+    /// token of `least` or more was seen.
+    fn move_again(&mut self, least: u64) {
+        let failed = |moving: &mut Process| moving.ended().is_some_and(|status| !status.success());
+        if self.moving.as_mut().is_some_and(failed) {
+            sleep(RETRY);
+            let is_the_same = self.client.seen().token < least;
+            self.moving = is_the_same.then(|| self.network.move_leader());
+        }
     }
 
     fn check(&self, doing: &str) {
