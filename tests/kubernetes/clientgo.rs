@@ -69,7 +69,8 @@ async fn a_handover_beside_client_go_is_a_takeover_at_worst() {
     let mut go = Peer::start(&env, "go").await;
     go.wait_for_line("sees first").await;
     sees(&second, "first").await;
-    let to = soon("the handover", leadership.hand_over(Successor::Any)).await.expect("a successor");
+    let to = eventually("the handover", async || leadership.hand_over(Successor::Any).await.ok());
+    let to = to.await;
     assert_eq!(&*to, "second");
     drop(leadership);
     tokio::select! {
@@ -82,8 +83,12 @@ async fn a_handover_beside_client_go_is_a_takeover_at_worst() {
         () = go.wait_for_line("won") => {}
     }
     let operator = observe("my_app", env.lock().await).expect("a view");
-    let refused = soon("the refusal", operator.move_leader(Successor::Any)).await.unwrap_err();
-    assert!(matches!(refused, HandOverError::NoAnswer), "{refused}");
+    eventually("the refusal", async || match operator.move_leader(Successor::Any).await {
+        Err(HandOverError::NoAnswer) => Some(()),
+        Err(HandOverError::Lock(_)) => None, // the server is busy
+        other => panic!("{other:?}"),
+    })
+    .await;
 }
 
 /// Crashes on either side are noticed by the other, by the lease of who crashed.
@@ -183,7 +188,7 @@ async fn an_emptied_holder_is_an_eviction_and_no_release() {
 async fn client_go_waits_from_the_last_renewal_within_a_second() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = Service::lock(&env).await;
-    let wait = Duration::from_secs(2);
+    let wait = Duration::from_secs(6);
     let renew = async |number, last: Option<Revision>| {
         let mark = Mark {
             write: WriteId { nonce: Nonce(1), number },

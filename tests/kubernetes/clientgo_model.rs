@@ -5,13 +5,15 @@
 //! ends no later than in the model. A successor writes no sooner than the rule of both allows. How
 //! much later it writes depends on when it reads: once soon after the last record, and once soon
 //! after the lease. So the soonest of some runs is no bound for another run: the model and
-//! client-go are each held to the rule.
+//! client-go are each held to the rule. A run in which the machine held up the processes is late
+//! for that reason alone: it is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent_sim::{Fault, Retention, Scenario, World};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -33,6 +35,8 @@ const DRIFT: Duration = Duration::from_millis(15);
 const LOOK: Duration = Duration::from_millis(10);
 const SLACK: Duration = Duration::from_secs(1);
 const RUNS: u64 = 200;
+/// How often the processes are run at most, on a machine that holds them up.
+const MOST_RUNS_FOR_REAL: usize = 5;
 
 /// How the first leader's term comes to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +181,19 @@ async fn for_real(end: End) -> Observation {
     }
 }
 
+/// How long a task that sleeps for a moment was held up at most, until `end` is dropped.
+async fn greatest_gap(mut end: oneshot::Receiver<()>) -> Duration {
+    let mut greatest = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        let has_ended = tokio::time::timeout(LOOK, &mut end).await.is_ok();
+        greatest = greatest.max(began.elapsed());
+        if has_ended {
+            return greatest;
+        }
+    }
+}
+
 /// Waits until it works. Answers when another one was at work before, last.
 async fn works_until(ticks: &mut UnboundedReceiver<Tick>, who: &str) -> u64 {
     soon("it works", async {
@@ -197,12 +214,6 @@ async fn is_as_in_the_model(end: End) {
     let soonest = model.iter().map(|observed| observed.replaced).min().expect("some");
     let slowest = model.iter().map(|observed| observed.replaced).max().expect("some");
     let latest = model.iter().map(|observed| observed.works_on).max().expect("some");
-    let seen = for_real(end).await;
-    println!(
-        "{end:?}: {seen:?}; in the model replaced after {soonest:?} to {slowest:?}, works \
-         until {latest:?}"
-    );
-    assert!(model.iter().all(|observed| observed.released == seen.released), "{end:?}: {seen:?}");
     // Of many runs of the model, one reads soon after both moments, and one late. A read comes a
     // pause after its moment at the latest, and a pause is 1 to 2.2 retry periods long. The model
     // starts a stopped process again: it is no late successor's turn then.
@@ -211,9 +222,29 @@ async fn is_as_in_the_model(end: End) {
     let latest_write = rule + RETRY * 22 / 5;
     assert!(slowest <= latest_write + DRIFT, "{end:?}: {slowest:?}");
     assert!(end == End::Stopped || slowest >= latest_write - RETRY * 2, "{end:?}: {slowest:?}");
-    assert!(seen.replaced >= rule, "{end:?}: {seen:?}");
-    assert!(seen.not_replaced <= latest_write + SLACK * 3, "{end:?}: {seen:?}");
-    assert!(seen.works_on <= latest + SLACK, "{end:?}: {seen:?}, in the model {latest:?}");
+    for run in 1..=MOST_RUNS_FOR_REAL {
+        let (stop, stopped) = oneshot::channel();
+        let gap = tokio::spawn(greatest_gap(stopped));
+        let seen = for_real(end).await;
+        drop(stop);
+        let gap = gap.await.expect("a gap");
+        println!(
+            "{end:?}: {seen:?}, held up by {gap:?}; in the model replaced after {soonest:?} to \
+             {slowest:?}, works until {latest:?}"
+        );
+        assert!(
+            model.iter().all(|observed| observed.released == seen.released),
+            "{end:?}: {seen:?}"
+        );
+        assert!(seen.replaced >= rule, "{end:?}: {seen:?}");
+        let is_late =
+            seen.not_replaced > latest_write + SLACK * 3 || seen.works_on > latest + SLACK;
+        if !is_late {
+            return;
+        }
+        let was_held_up = gap > SLACK / 2 && run < MOST_RUNS_FOR_REAL;
+        assert!(was_held_up, "{end:?}: {seen:?}, in the model {latest:?}, held up by {gap:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

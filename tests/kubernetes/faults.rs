@@ -4,19 +4,21 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::kubernetes::{Cluster, LeaseLock};
+use incumbent::kubernetes::{Cluster, LeaseLock, LeaseTiming};
 use incumbent::lock::{
     Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Token, Write,
     WriteId,
 };
-use incumbent::{Cause, new_election};
+use incumbent::{Cause, Election, Leadership, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::busy_server::BusyServer;
 use crate::conformance::{Process, Service, leads, sees, soon, working};
 use crate::env::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, TestEnv, timing};
+use crate::fresh::made;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(5);
@@ -32,16 +34,24 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
     }
 }
 
-/// A server that is paused for less than a lease costs no term; a longer pause does, and
-/// no candidate leads meanwhile without a valid term.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_api_server_away_for_less_than_a_lease_costs_no_term() {
-    let lease = SECOND * 20; // a busy machine takes seconds to start the server
-    let env = TestEnv::<InLease>::alone(lease).await;
+/// A leader, its term, and a standby that has seen it.
+async fn leader_and_standby(env: &TestEnv) -> (Election, Leadership, Election) {
+    made(env).await;
     let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;
     sees(&second, "first").await;
+    (first, leadership, second)
+}
+
+/// A server that is paused for less than a lease costs no term; a longer pause does, and
+/// no candidate leads meanwhile without a valid term.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_api_server_away_for_less_than_a_lease_costs_no_term() {
+    let lease = SECOND * 300; // a busy machine takes long to start the server
+    let mut env = TestEnv::<InLease>::alone(lease).await;
+    env.timing = LeaseTiming::new(lease, lease * 4 / 5, SECOND * 2).unwrap();
+    let (first, leadership, second) = leader_and_standby(&env).await;
 
     env.server.pause();
     tokio::time::sleep(SECOND * 2).await;
@@ -53,7 +63,13 @@ async fn an_api_server_away_for_less_than_a_lease_costs_no_term() {
         loss = leadership.ended() => panic!("a restart within the lease costs nothing: {loss}"),
         _ = soon("a renewal", leadership.renewed(before)) => {}
     }
+    drop(leadership);
+    first.stop().await;
+    second.stop().await;
 
+    // On the same server, with a lease that a test can wait for.
+    let env = TestEnv::<InLease>::on(Arc::clone(&env.server), SECOND * 10).await;
+    let (first, leadership, second) = leader_and_standby(&env).await;
     env.server.pause();
     let loss = soon("the end of the term", leadership.ended()).await;
     assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
@@ -144,8 +160,11 @@ async fn a_silent_watch_of_a_leader_is_noticed() {
 /// off, either way, is waited for as long as it renews, and no longer than its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_holder_with_a_wrong_clock_is_judged_by_its_renewals() {
+    /// Longer than a busy machine holds up a renewal.
+    const WAIT: Duration = Duration::from_secs(10);
     let cases = [-3, 3].map(async |minutes| {
-        let env = TestEnv::<InLease>::new(SECOND * 2).await;
+        let env = TestEnv::<InLease>::new(WAIT).await;
+        made(&env).await;
         let ours = env.campaign("ours").await;
         drop(leads(&ours).await);
         ours.stop().await;
@@ -154,52 +173,66 @@ async fn a_holder_with_a_wrong_clock_is_judged_by_its_renewals() {
             let wrong = now + k8s_openapi::jiff::Span::new().minutes(minutes);
             let wrong = wrong.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
             env.write_record(json!({
-                "holderIdentity": "stranger", "leaseDurationSeconds": 2,
+                "holderIdentity": "stranger", "leaseDurationSeconds": WAIT.as_secs(),
                 "acquireTime": wrong, "renewTime": wrong, "leaseTransitions": 9,
             }))
             .await;
         };
+        let mut last = Instant::now();
         write().await;
         let ours = env.campaign("ours").await;
         sees(&ours, "stranger").await;
+        // For longer than it would be waited for.
         for _ in 0..20 {
             assert!(!ours.is_leader(), "{minutes} minutes: it renews");
-            tokio::time::sleep(SECOND / 4).await;
+            tokio::time::sleep(SECOND * 3 / 4).await;
+            last = Instant::now();
             write().await;
         }
-        let last = tokio::time::Instant::now();
         let leadership = leads(&ours).await;
-        assert!(last.elapsed() >= SECOND * 2 - SECOND / 20, "{:?}", last.elapsed());
+        assert!(last.elapsed() >= WAIT, "{:?}", last.elapsed());
         assert!(leadership.is_valid());
     });
     futures_util::future::join_all(cases).await;
 }
 
 async fn third_writer<K: Kind>() {
-    let env = Arc::new(<TestEnv<K> as Service>::start().await);
-    let first = Process::start(&env, "first").await;
-    drop(leads(&first.election).await);
+    let env = Arc::new(TestEnv::<K>::new(SECOND * 10).await);
+    made::<K>(&env).await;
+    let ours = Arc::clone(&env);
+    let first = Process::run(async move {
+        working(new_election("my_app", ours.lock().await).identity("first"))
+    })
+    .await;
+    let leadership = leads(&first.election).await;
     let mut changes = first.election.changes();
     let second = env.campaign("second").await;
     sees(&second, "first").await;
-    let (busy, writes) = (Arc::clone(&env), tokio::sync::watch::Sender::new(0));
+    let (busy, writes) = (Arc::clone(&env), watch::Sender::new(0_u64));
     let count = writes.clone();
     let writer = tokio::spawn(async move {
-        for number in 0.. {
+        for number in 0_u64.. {
+            let began = Instant::now();
             busy.patch(json!({ "metadata": { "labels": { "number": number.to_string() } } })).await;
             count.send_replace(number);
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            // A candidate reads and writes between two of them, on a busy machine, too.
+            tokio::time::sleep((began.elapsed() * 2).max(Duration::from_millis(3))).await;
         }
     });
-    let wrote = async |more: u64| {
-        let now = *writes.borrow();
-        soon("writes", writes.subscribe().wait_for(|n| *n >= now + more)).await.unwrap();
-    };
-    wrote(300).await;
+    let before = *writes.borrow();
+    soon("renewals beside the writes", async {
+        for _ in 0..5 {
+            let deadline = leadership.deadline();
+            leadership.renewed(deadline).await.unwrap();
+        }
+    })
+    .await;
+    soon("writes", writes.subscribe().wait_for(|n| *n >= before + 50)).await.unwrap();
     assert!(first.election.is_leader(), "writes to the rest of the object supersede no leader");
     while let Some(Some(change)) = futures_util::FutureExt::now_or_never(changes.next()) {
         assert!(!matches!(change, incumbent::Change::Lost { .. }), "{change:?}");
     }
+    drop(leadership);
     first.crash();
     let leadership = leads(&second).await; // though the object never stops changing
     let object = env.object().await.unwrap();

@@ -16,7 +16,8 @@ use crate::relay::{Relay, Way};
 const LEASE: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(3600);
 
-async fn made<K: Kind>(env: &TestEnv<K>) {
+/// Makes the object of a new election, whose first leader need not wait.
+pub async fn made<K: Kind>(env: &TestEnv<K>) {
     let plural = K::RESOURCE.1;
     let group = match K::RESOURCE.0 {
         "" => "/api/v1".to_owned(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use incumbent::Change;
 use incumbent::kubernetes::Cluster;
@@ -17,8 +18,11 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::busy_server::BusyServer;
 use crate::conformance::{Service, soon, working};
 use crate::env::{InLease, OBJECT, TestEnv, timing};
+use crate::fresh::made;
 
-const LEASE: std::time::Duration = std::time::Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(5);
+/// The lease of the candidate in a pod: its token is exchanged within it.
+const LEASE_IN_POD: Duration = Duration::from_secs(10);
 /// Where a pod has them, in its view of `/var/run`.
 const ACCOUNT: &str = "secrets/kubernetes.io/serviceaccount";
 /// Has this program be the candidate of a pod.
@@ -162,7 +166,7 @@ async fn a_candidate_in_a_pod() {
     println!(); // after what the test's harness has begun
     let cluster = Cluster::infer().await.expect("what a pod knows");
     println!("namespace {}", cluster.namespace());
-    let lock = cluster.lease_lock().timing(timing(LEASE)).object(OBJECT);
+    let lock = cluster.lease_lock().timing(timing(LEASE_IN_POD)).object(OBJECT);
     let election = working(incumbent::new_election("my_app", lock)).start().unwrap();
     println!("identity {}", election.identity());
     let mut changes = election.changes();
@@ -203,7 +207,8 @@ async fn a_candidate_in_a_pod() {
 /// the old one refused at once, the leader keeps leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
-    let env = TestEnv::<InLease>::new(LEASE).await;
+    let env = TestEnv::<InLease>::new(LEASE_IN_POD).await;
+    made(&env).await;
     let first = token_with(&env, "first-token").await;
     let mut files = Files::new(&first, &env);
     let test = "in_pod::a_candidate_in_a_pod";
@@ -225,11 +230,11 @@ async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     assert_eq!(before.as_deref(), Some("my-app-0"));
 
     // No other token in the file: the refusal is permanent, and reported, until there is one.
+    let third = token_with(&env, "third-token").await;
     take_back(&env, "second-token", &second).await;
     let said = pod.wait_for_line("failing:").await;
     assert!(said.contains("does not accept the credentials"), "{said}");
     assert!(!said.contains(&second), "{said}");
-    let third = token_with(&env, "third-token").await;
     files.write(&third, &env);
     pod.wait_for_line("renewed").await;
     pod.stop().await;
@@ -417,6 +422,31 @@ async fn a_program_for_the_credentials_that_hangs_holds_up_no_other_request() {
         (server.tokens().last()? == "second").then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_program_for_the_credentials_that_hangs_once_runs_again() {
+    let server = BusyServer::start().await;
+    let hang = "while test -e \"$0.held\"; do sleep 0.1; done";
+    let script = format!("if rm \"$0.hang\" 2>/dev/null; then {hang}; fi; cat \"$0\"");
+    let program = Program::new(server.port, &script);
+    program.prints(json!({ "token": "first" }));
+    let lock = program.cluster().await.lease_lock();
+
+    program.prints(json!({ "token": "second" }));
+    let held = program.file("credentials.held");
+    fs::write(&held, "").unwrap();
+    fs::write(program.file("credentials.hang"), "").unwrap();
+    eventually("the second token is sent", async || {
+        if server.tokens().last().is_some_and(|token| token == "second") {
+            return Some(());
+        }
+        server.refuses();
+        let _ = lock.read("x", LEASE).await;
+        None
+    })
+    .await;
+    fs::remove_file(held).unwrap(); // else the runtime waits for it
 }
 
 /// Its arguments, its variables and its output may all contain some.

@@ -58,6 +58,15 @@ async fn coverage(lock: &dyn Lock) -> Coverage {
     asked.ok().flatten().unwrap_or(Coverage::None)
 }
 
+/// Waits until a watch has begun.
+async fn watches(lock: &dyn Lock) {
+    let (told, mut hints) = mpsc::unbounded_channel();
+    let sink = HintSink::new(move |hint| drop(told.send(hint)));
+    let _subscription = lock.subscribe("my_app", sink);
+    let full = async { while hints.recv().await != Some(Hint::Coverage(Coverage::Full)) {} };
+    soon("the watch", full).await;
+}
+
 /// Each permission that the documentation lists is missed when it is taken away, with the
 /// documented effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -113,7 +122,7 @@ async fn the_documented_role_has_no_unneeded_right() {
     }
 
     let env = TestEnv::<InLease>::new(LEASE).await;
-    assert_eq!(coverage(&*Service::lock(&env).await).await, Coverage::Full);
+    watches(&*Service::lock(&env).await).await;
     lacks(&env, 0, "watch").await;
     eventually("the watch is refused", async || {
         let lock = Service::lock(&env).await;

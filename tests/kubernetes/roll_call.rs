@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use incumbent::lock::{
     CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Nonce, RollCall,
 };
-use incumbent::{CandidateInfo, Election, Role};
+use incumbent::{CandidateInfo, Election, Leadership, Role};
 use incumbent_test_support::eventually;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -15,10 +15,12 @@ use tokio::sync::mpsc;
 use crate::conformance::{Service, leads, soon};
 use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
 use crate::faults::cluster_at;
+use crate::fresh::made;
 use crate::rights::lacks;
 
-const LEASE: Duration = Duration::from_secs(3);
-const WITHIN: Duration = Duration::from_millis(300);
+const LEASE: Duration = Duration::from_secs(15);
+/// A fifth of it is left for the last answer: an answer that comes too late stays in its object.
+const WITHIN: Duration = Duration::from_secs(4);
 const CALL: &str = "incumbent/roll-call";
 const ANSWERS: &str = "my-app-roll-call";
 
@@ -41,9 +43,22 @@ async fn call(lock: &dyn Lock) -> Vec<CandidateInfo> {
     lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.expect("a roll call")
 }
 
-/// Calls until a candidate hears it: its watch may begin after it leads.
+/// The one candidate. Calls until it hears it: its watch may begin after it leads.
 async fn answered(lock: &dyn Lock) -> CandidateInfo {
-    eventually("the candidate answers", async || call(lock).await.pop()).await
+    eventually("the candidate answers", async || {
+        let mut found = call(lock).await;
+        assert!(found.len() <= 1, "the candidate alone: {found:?}");
+        found.pop()
+    })
+    .await
+}
+
+/// The leader of a new election.
+async fn leader(env: &TestEnv) -> (Election, Leadership) {
+    made(env).await;
+    let leader = env.campaign("first").await;
+    let leadership = leads(&leader).await;
+    (leader, leadership)
 }
 
 /// The hints of a lock of the account, once its watch has begun.
@@ -85,14 +100,13 @@ async fn renewed(election: &Election, env: &TestEnv) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_disturbs_no_leader_and_leaves_nothing() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let leader = env.campaign("first").await;
-    let leadership = leads(&leader).await;
+    let (leader, leadership) = leader(&env).await;
     let lock = env.lock().await;
     let found = answered(&*lock).await;
     assert_eq!((&*found.identity, found.role), ("first", Role::Leader));
 
     for _ in 0..3 {
-        assert_eq!(call(&*lock).await.len(), 1);
+        answered(&*lock).await;
     }
     renewed(&leader, &env).await;
     let object = env.object().await.expect("the Lease");
@@ -113,18 +127,18 @@ async fn many_answer_two_calls_at_once() {
     held_by_another_program(&env).await;
     let (lock, candidates) = (env.lock().await, env.lock().await);
     let (mut hints, _subscription) = listening(&*candidates).await;
-    let within = Duration::from_secs(5);
+    let within = Duration::from_secs(20);
     let ask = || lock.call_roll("my_app", CandidateRequest::Identify, within);
     let answer = async {
         for call in [next_call(&mut hints).await, next_call(&mut hints).await] {
             join_all((0..15).map(async |number| {
                 let info = CandidateInfo::new(format!("c{number}"), Nonce(number));
-                candidates
-                    .messages()
-                    .expect("messages")
-                    .answer_roll_call("my_app", &call, &info)
-                    .await
-                    .expect("an answer");
+                let messages = candidates.messages().expect("messages");
+                // Thirty requests at once may take a busy machine longer than one may take.
+                eventually("an answer is written", async || {
+                    messages.answer_roll_call("my_app", &call, &info).await.ok()
+                })
+                .await;
             }))
             .await;
         }
@@ -137,8 +151,7 @@ async fn many_answer_two_calls_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_calls_and_answers_do_no_harm() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let leader = env.campaign("first").await;
-    let leadership = leads(&leader).await;
+    let (leader, leadership) = leader(&env).await;
     let lock = env.lock().await;
     answered(&*lock).await;
     let long = "x".repeat(100_000);
@@ -150,9 +163,7 @@ async fn forged_calls_and_answers_do_no_harm() {
         "incumbent/answer.ffffffffffffffff.00000000000000aa": long,
     });
     annotate(&env, ANSWERS, answers).await;
-    let found = call(&*lock).await;
-    let [only] = &found[..] else { panic!("the candidate alone: {found:?}") };
-    assert_eq!(&*only.identity, "first");
+    assert_eq!(&*answered(&*lock).await.identity, "first");
     assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"], "junk is removed");
     renewed(&leader, &env).await;
     assert!(leadership.is_valid());
@@ -163,8 +174,7 @@ async fn forged_calls_and_answers_do_no_harm() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_without_rights_names_the_missing_one() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let leader = env.campaign("first").await;
-    let leadership = leads(&leader).await;
+    let (leader, leadership) = leader(&env).await;
     let lock = env.lock().await;
     answered(&*lock).await;
     for (verb, rule, object) in [("patch", 0, OBJECT), ("get", 2, ANSWERS)] {
@@ -172,6 +182,9 @@ async fn a_call_without_rights_names_the_missing_one() {
         eventually(&format!("{verb} of {object} is refused"), async || {
             let refused =
                 lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.err()?;
+            if refused.kind() == LockErrorKind::Unavailable {
+                return None; // the server is busy
+            }
             assert_eq!(refused.kind(), LockErrorKind::Denied, "{refused}");
             let (refused, right) = (refused.to_string(), format!("right to {verb} is missing"));
             assert_eq!(refused.lines().count(), 1, "{refused}");

@@ -92,6 +92,13 @@ impl TestEnv {
             .expect("a start")
     }
 
+    /// One that renews this often: so most of the lease is ahead of it at any time.
+    pub async fn campaign_every(&self, renewal: Duration, identity: &str) -> Election {
+        let lock = self.postgres_lock().await;
+        let builder = new_election("my_app", lock).identity(identity).lease(self.lease);
+        working(builder.renewal(renewal)).start().expect("a start")
+    }
+
     /// Has an administrator do something in the database.
     pub async fn admin(&self, statement: &str) -> Vec<PgRow> {
         run(&self.url(), statement).await

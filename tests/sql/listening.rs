@@ -1,6 +1,7 @@
 //! Who listens for all subscribers of a database, where its runtime ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use incumbent::lock::{Coverage, Hint, HintSink, Lock};
 use incumbent::sql::{Postgres, PostgresLock, Sqlite, TableSetup};
@@ -56,7 +57,7 @@ async fn connections_of(env: &TestEnv, name: &str) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_that_listens_keeps_one_connection() {
-    let env = TestEnv::new(LEASE).await;
+    let env = TestEnv::new(Duration::from_secs(10)).await; // nothing waits for its end
     let leader = env.campaign("leader").await;
     let leadership = leads(&leader).await;
     let name = format!("standby_{}", env.database);

@@ -46,7 +46,7 @@ async fn containers_with_their_own_boot_ids_supersede_no_other() {
     if !may_mount("containers with boot identifiers of their own") {
         return;
     }
-    let env = FileEnv::new(Duration::from_secs(1));
+    let env = FileEnv::new(Duration::from_secs(5));
     let start = |number: usize| {
         let identifier = env.directory.path().join(format!("boot-{number}"));
         fs::write(&identifier, format!("00000000-0000-0000-0000-00000000000{number}\n")).unwrap();

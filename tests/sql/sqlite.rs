@@ -92,6 +92,7 @@ impl Candidate {
             }
             command.args(["--ignored", "--exact", "sqlite::a_process", "--nocapture"]);
             command.env("ELECTIONS", elections).env("IDENTITY", &identity);
+            command.env("LEASE_MS", env.lease.as_millis().to_string());
         });
         Self { identity, process: process.expect("a process") }
     }
@@ -118,7 +119,8 @@ impl Candidate {
 async fn a_process() {
     let Some(path) = std::env::var_os("ELECTIONS").map(PathBuf::from) else { return };
     let identity = std::env::var("IDENTITY").unwrap();
-    let tables = TableSetup::create().max_lease(Duration::from_secs(1));
+    let lease = Duration::from_millis(std::env::var("LEASE_MS").unwrap().parse().unwrap());
+    let tables = TableSetup::create().max_lease(lease);
     let lock = Sqlite::open_with(&path, tables).await.unwrap().lock();
     let said = path.with_file_name("wins");
     let append = || fs::OpenOptions::new().create(true).append(true).open(&said).unwrap();

@@ -8,14 +8,17 @@ use futures_util::future::{BoxFuture, FutureExt};
 use kube::Client;
 use kube::config::{AuthInfo, Config};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
-use tracing::{debug, info};
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
 
 use super::connection::{connect, without_secrets};
 use crate::util::locked;
 
 /// How long refused credentials of a program stay before it runs again: a server may refuse each.
 const PROGRAM_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a program for the credentials may run before another one may.
+const PROGRAM_HANGS: Duration = Duration::from_secs(20);
 
 /// Reads a configuration again.
 pub(super) type Reload = Box<dyn Fn() -> BoxFuture<'static, Option<Config>> + Send + Sync>;
@@ -118,23 +121,28 @@ impl ApiClient {
         }
         renewal.began = Some(Instant::now());
         let state = Arc::clone(&self.0);
-        // A program for the credentials may hang. It keeps the renewal, so that no second one
-        // hangs beside it; requests with the current client go on.
-        let created = spawn_blocking(move || match connect(config) {
-            Ok(client) => {
-                let mut current = locked(&state.current);
-                let number = current.number.wrapping_add(1);
-                *current = Generation { client, number };
-                renewal.credentials = now;
-                info!("credentials refused: reading them again");
-                true
+        // A program for the credentials may hang. It keeps the renewal for a while, so that few
+        // hang beside it; requests with the current client go on.
+        let created = tokio::spawn(async move {
+            let connecting = spawn_blocking(move || connect(config));
+            match timeout(PROGRAM_HANGS, connecting).await {
+                Ok(Ok(Ok(client))) => {
+                    let mut current = locked(&state.current);
+                    let number = current.number.wrapping_add(1);
+                    *current = Generation { client, number };
+                    renewal.credentials = now;
+                    info!("credentials refused: reading them again");
+                    return true;
+                }
+                Ok(Ok(Err(error))) => {
+                    debug!(error = %without_secrets(error), "no client with the new credentials");
+                }
+                Ok(Err(_)) => {} // the runtime ends
+                Err(_) => warn!("the program for the credentials of Kubernetes does not end"),
             }
-            Err(error) => {
-                debug!(error = %without_secrets(error), "no client with the new credentials");
-                false
-            }
+            false
         });
-        created.await.unwrap_or(false) // an error: the runtime ends
+        created.await.unwrap_or(false) // as above
     }
 }
 

@@ -21,8 +21,12 @@ use crate::process::Process;
 use builder::NATS_PASSWORD;
 pub use builder::{NATS_PERMISSIONS, ServerBuilder, nats_options};
 
-/// How long a server may take to start, to stop, or to take a new configuration.
+/// How long a server may take to start, to stop, to take a new configuration, or to answer on its
+/// monitoring port.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a client may take to connect on a busy machine: its own limit is 5 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A nats-server on ports of the loopback interface that stay its own through restarts, with its
 /// files in a temporary directory. Dropping it kills it and removes them.
@@ -78,7 +82,9 @@ impl Server {
 
     /// A new connection to it, for a server without users.
     pub async fn connect(&self) -> async_nats::Client {
-        async_nats::connect(self.url()).await.expect("a connection to the server just started")
+        let options = async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
+        let connected = options.connect(self.url()).await;
+        connected.expect("a connection to the server just started")
     }
 
     /// Its name, which no other server has.
@@ -194,7 +200,7 @@ impl Server {
     ///
     /// Where it does not answer.
     pub async fn monitor(&self, path: &str) -> Value {
-        match self.ask(path).await {
+        match poll(TIMEOUT, async || self.ask(path).await).await {
             Some(answer) => answer,
             None => panic!("no answer to {path} from nats-server:\n{}", self.log()),
         }
