@@ -8,9 +8,10 @@ use std::time::Duration;
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Token};
 use incumbent_test_support::{Authority, EtcdCluster, eventually};
 
-use crate::conformance::{LEASE, first_write, leads, sees};
+use crate::conformance::{first_write, leads, leads_before};
 use crate::env::TestEnv;
 
+const LEASE: Duration = Duration::from_secs(3);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -64,7 +65,7 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
         assert_eq!(kind(denied), LockErrorKind::Denied);
     }
     let first = env.campaign_with("first", user("candidate", "c"));
-    let leadership = leads(&first).await;
+    drop(leads(&first).await);
     assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
     let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);
@@ -77,8 +78,7 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     // Hints come to an observer, and to a candidate after a restart, which has lost its session.
     let watching = incumbent::observe("my_app", user("observer", "o")).unwrap();
     let second = env.campaign_with("second", user("candidate", "c"));
-    sees(&second, "first").await;
-    drop(leadership);
+    drop(leads_before(&first, &[&second]).await);
     first.stop().await;
     drop(leads(&second).await);
     env.cluster.kill(0);

@@ -11,7 +11,7 @@ use incumbent_test_support::EtcdCluster;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::conformance::{LEASE, Service, working};
+use crate::conformance::{Service, working};
 
 /// One cluster of a size serves all tests that do not break it.
 async fn shared_cluster(members: usize) -> Arc<EtcdCluster> {
@@ -81,11 +81,14 @@ impl<const MEMBERS: usize> TestEnv<MEMBERS> {
 }
 
 impl<const MEMBERS: usize> Service for TestEnv<MEMBERS> {
+    /// Many suites run at once.
+    const LEASE: Duration = Duration::from_secs(2);
+
     /// The next one may have written over nothing before the leader has read.
     const HEARS_DELETIONS: bool = false;
 
     async fn start() -> Self {
-        Self::new(LEASE).await
+        Self::new(Self::LEASE).await
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {

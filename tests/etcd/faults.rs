@@ -38,8 +38,9 @@ fn revision(reading: incumbent::lock::Reading) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_term_outlives_each_member_in_turn() {
-    let env = TestEnv::<3>::alone(LONG).await;
-    let election = new_election("my_app", env.etcd_lock()).lease(LONG).start().unwrap();
+    let env = TestEnv::<3>::alone(LONG * 2).await;
+    let builder = new_election("my_app", env.etcd_lock()).lease(LONG * 2);
+    let election = builder.renewal(Duration::from_secs(1)).start().unwrap();
     // A lease is waited for, as nothing is known of an earlier leader.
     let leadership = leads(&election).await;
     for member in 0..3 {

@@ -225,8 +225,9 @@ async fn another_cluster_at_the_address_is_refused_at_first() {
     let env = TestEnv::<1>::alone(LEASE).await;
     let proxy = FaultProxy::start(env.cluster.port(0)).await;
     let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
-    lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a write");
+    // Before the write: the refusals end two leases after the last response.
     let other = EtcdCluster::start(1, &[]).await;
+    lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a write");
     proxy.redirect(other.port(0));
     let mut refusals = Vec::new();
     let empty =

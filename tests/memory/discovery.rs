@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tower::discover::{Change, Discover};
 
+use crate::STEADY;
 use crate::conformance::{LEASE, leads, soon};
 
 /// A candidate whose server answers each request with its name, and never closes a connection.
@@ -62,7 +63,7 @@ async fn answer(mut stream: TcpStream, name: &str) -> io::Result<()> {
 
 #[tokio::test]
 async fn hyper_reaches_the_leader_on_connections_ended_by_its_term() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let first = Server::start(&lock, "first").await;
     let leadership = leads(&first.election).await;
     let connector = LeaderConnector::new(observe("my_app", lock.clone()).unwrap());
@@ -86,7 +87,7 @@ async fn hyper_reaches_the_leader_on_connections_ended_by_its_term() {
 
 #[tokio::test]
 async fn without_an_accepting_leader_a_connection_fails_after_hold() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let observer = observe("my_app", lock.clone()).unwrap();
     let connector = LeaderConnector::new(observer.clone()).hold(LEASE);
     let failure = connector.connect().await.unwrap_err();
@@ -97,9 +98,10 @@ async fn without_an_accepting_leader_a_connection_fails_after_hold() {
     ] {
         let election = new_election("my_app", lock.clone()).identity("only").advertise(address);
         let election = election.start().unwrap();
-        let _leadership = leads(&election).await;
+        let leadership = leads(&election).await;
         let failure = connector.connect().await.unwrap_err().to_string();
         assert!(failure.starts_with(reason), "{failure}");
+        drop(leadership);
         election.stop().await;
     }
     observer.stop().await;
@@ -109,7 +111,7 @@ async fn without_an_accepting_leader_a_connection_fails_after_hold() {
 
 #[tokio::test]
 async fn the_leader_is_the_one_service_that_is_discovered() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let observer = observe("my_app", lock.clone()).unwrap();
     let leaders = Leaders::new(observer.clone());
     let discovered = leaders.discover(|leader| {

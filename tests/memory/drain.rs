@@ -8,12 +8,10 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, Election, ElectionBuilder, Leadership, StartError, new_election};
 use tokio::sync::mpsc;
 
-use crate::conformance::{LEASE, change, leads, lost, soon, won};
-use crate::renewals_continue;
+use crate::conformance::{change, leads, lost, soon, won};
+use crate::{STEADY, renewals_continue};
 
 const LONG: Duration = Duration::from_secs(600);
-/// A lease that no term loses on a busy machine.
-const STEADY: Duration = Duration::from_secs(5);
 
 fn draining(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     new_election("my_app", lock.clone()).identity(identity).drain(LONG)
@@ -39,12 +37,12 @@ async fn stopping(lock: &MemoryLock) -> (Election, Leadership, tokio::task::Join
 
 #[tokio::test]
 async fn a_stop_lets_the_work_drain_for_longer_than_a_lease() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (election, leadership, stopped) = stopping(&lock).await;
     let standby = new_election("my_app", lock.clone()).identity("second").start().unwrap();
 
     let token = leadership.token();
-    renewals_continue(&leadership, LEASE * 2, || {
+    renewals_continue(&leadership, STEADY * 2, || {
         assert!(election.is_leader() && leadership.is_draining() && !standby.is_leader());
     })
     .await;

@@ -8,7 +8,7 @@ use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 
 use crate::conformance::{LEASE, leads, sees, soon};
-use crate::{WithHints, without_hints};
+use crate::{STEADY, WithHints, without_hints};
 
 /// Its subscriptions begin with many hints at once.
 fn flooding(lock: MemoryLock) -> WithHints {
@@ -23,8 +23,8 @@ fn flooding(lock: MemoryLock) -> WithHints {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn coverage_survives_an_overflow_of_hints() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let leader = new_election("my_app", lock.clone()).identity("leader").lease(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
+    let leader = new_election("my_app", lock.clone()).identity("leader").renewal(LEASE / 3);
     let leader = leader.start().unwrap();
     let _leadership = leads(&leader).await;
     let polls = Arc::new(AtomicUsize::new(0));

@@ -37,9 +37,15 @@ use incumbent::{Leadership, new_election};
 
 struct Memory(MemoryLock);
 
+/// A lease that no term loses on a busy machine.
+const STEADY: Duration = Duration::from_secs(5);
+
 impl Service for Memory {
+    /// Many of its tests run at once.
+    const LEASE: Duration = Duration::from_secs(2);
+
     async fn start() -> Self {
-        Self(MemoryLock::with_ttl(LEASE))
+        Self(MemoryLock::with_ttl(Self::LEASE))
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
@@ -136,7 +142,7 @@ async fn renewals_continue(leadership: &Leadership, longer: Duration, check: imp
 /// A policy may return "never", which is not an instant that a timer can hold.
 #[tokio::test]
 async fn a_candidate_that_never_polls_continues() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let leader = new_election("my_app", lock.clone()).identity("first").start().unwrap();
     let _leadership = leads(&leader).await;
     let never = |_: u32, _: f64| Duration::MAX;

@@ -16,6 +16,8 @@ use incumbent::schedule::{
 };
 use tokio::runtime::Runtime;
 
+use crate::STEADY;
+
 /// How far the clocks of members are ahead, in seconds.
 const CLOCKS: [i64; 3] = [-2, 0, 150];
 
@@ -162,7 +164,7 @@ fn slots_run_at_least_once() {
 /// What is recorded cannot be recorded any more while another job runs.
 #[tokio::test]
 async fn leadership_is_kept_until_all_runs_have_stopped() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let election = new_election("jobs", lock.clone()).checkpoint().start().expect("starts");
     let leadership = Arc::new(election.won().await.expect("a term"));
     let every_second = |name| Job::new(name, "* * * * * *").expect("a job");
@@ -307,7 +309,7 @@ async fn run_one(lock: &MemoryLock, end: RunEnd) -> (JobRun, StoredCheckpoint) {
 
 #[tokio::test]
 async fn run_that_was_cut_short_runs_again_in_the_next_term() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (first, during) = run_one(&lock, RunEnd::CutShort).await;
     assert_eq!(stored(&lock).await, during, "a save that the release waits for");
     let (second, _) = run_one(&lock, RunEnd::Ended(0)).await;
@@ -321,7 +323,7 @@ async fn run_that_was_cut_short_runs_again_in_the_next_term() {
 
 #[tokio::test]
 async fn run_that_did_not_begin_is_not_recorded() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (first, during) = run_one(&lock, RunEnd::NotBegun).await;
     assert_eq!(recorded_runs(&during).expect("records").len(), 1);
     let runs = recorded_runs(&stored(&lock).await).expect("records");

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use incumbent::lock::LockErrorKind;
 use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
-use crate::conformance::{Diary, ExclusionChecker, Failing, SwitchableLock, leads, sees, soon};
+use crate::conformance::{
+    Diary, ExclusionChecker, Failing, SwitchableLock, any_leads, leads, leads_before, soon,
+};
 use crate::env::{NAME, candidate, memory};
 
 /// What befalls a lock.
@@ -21,26 +24,29 @@ enum Blow {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_fault_of_either_lock_ends_the_term_without_overlap() {
-    for blow in [Blow::Evicted, Blow::Overwritten, Blow::OutOfReach, Blow::Denied, Blow::Missing] {
-        for struck in [0, 1] {
-            befalls(blow, struck).await;
-        }
-    }
+    let blows = [Blow::Evicted, Blow::Overwritten, Blow::OutOfReach, Blow::Denied, Blow::Missing];
+    let each = blows.into_iter().flat_map(|blow| [0, 1].map(|struck| strikes(blow, struck)));
+    join_all(each).await;
 }
 
-async fn befalls(blow: Blow, struck: usize) {
+async fn strikes(blow: Blow, struck: usize) {
+    let what = format!("a term that lasts until {blow:?} of {struck}");
+    soon(&what, async { while !befalls(blow, struck).await {} }).await;
+}
+
+/// False: the lease has run out before the blow shows, as it may on a busy machine.
+async fn befalls(blow: Blow, struck: usize) -> bool {
     let locks = [memory(), memory()];
     let diary = Diary::default();
     let switchable =
         [SwitchableLock::new(&locks[0], "a", &diary), SwitchableLock::new(&locks[1], "b", &diary)];
     let checker = Arc::new(ExclusionChecker::default());
-    let (won, mut wins) = mpsc::unbounded_channel();
+    let (won, _wins) = mpsc::unbounded_channel();
     let watch = |builder, who: &str| checker.watch(builder, who, won.clone());
     let first = watch(candidate(all_of(switchable.clone()), "first"), "first").start().unwrap();
-    assert_eq!(soon("a win", wins.recv()).await.unwrap(), "first");
-    let leadership = leads(&first).await;
+    drop(leads(&first).await);
     let second = watch(candidate(all_of(locks.clone()), "second"), "second").start().unwrap();
-    sees(&second, "first").await;
+    let leadership = leads_before(&first, &[&second]).await;
     match blow {
         Blow::Evicted => drop(locks[struck].evict(NAME)),
         Blow::Overwritten => drop(locks[struck].overwrite(NAME, "mallory")),
@@ -57,13 +63,17 @@ async fn befalls(blow: Blow, struck: usize) {
         }
         Blow::Denied => matches!(loss.cause, Cause::Denied { .. }),
     };
-    assert!(as_expected, "{blow:?} of {struck}: {loss:?}");
+    if !as_expected {
+        assert!(matches!(loss.cause, Cause::Expired { .. }), "{blow:?} of {struck}: {loss:?}");
+        return false;
+    }
     drop(leadership);
-    let next = soon(&format!("{blow:?} of {struck}: the next"), wins.recv()).await.unwrap();
-    if matches!(blow, Blow::OutOfReach | Blow::Denied | Blow::Missing) {
-        assert_eq!(next, "second", "{blow:?} of {struck}");
+    match blow {
+        Blow::OutOfReach | Blow::Denied | Blow::Missing => drop(leads(&second).await),
+        Blow::Evicted | Blow::Overwritten => drop(any_leads(&[&first, &second]).await),
     }
     second.stop().await;
     first.stop().await;
     checker.verdict();
+    true
 }

@@ -7,7 +7,7 @@ use incumbent::lock::LockErrorKind;
 use incumbent::{Leader, Token};
 
 use crate::conformance::{Diary, Failing, SwitchableLock, leads, soon};
-use crate::env::{NAME, candidate, memory};
+use crate::env::{NAME, STEADY, candidate, memory, steady};
 
 /// Waits for the leader to be this one, and returns the token.
 async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
@@ -24,13 +24,14 @@ async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
 
 #[tokio::test]
 async fn a_leader_not_seen_to_renew_is_none_until_seen_again() {
-    let lock = memory();
+    let lock = steady();
     let switchable = SwitchableLock::new(&lock, "observer", &Diary::default());
     let observer = incumbent::observe(NAME, switchable.clone()).unwrap();
     let mut leaders = Leaders::new(observer.clone());
     assert_eq!(soon("the first one", leaders.next()).await, Some(None), "at once");
 
-    let first = candidate(lock.clone(), "first").advertise("10.0.0.1:80").start().unwrap();
+    let first = candidate(lock.clone(), "first").lease(STEADY).advertise("10.0.0.1:80");
+    let first = first.start().unwrap();
     let leadership = leads(&first).await;
     let token = next(&mut leaders, Some("first")).await;
     assert_eq!(token, Some(leadership.token()));

@@ -6,9 +6,10 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
 
 use crate::conformance::{
-    Diary, Failing, LEASE, SwitchableLock, change, leads, lost, sees, soon, won,
+    Diary, Failing, SwitchableLock, appears, becomes_true, change, leads, leads_before, lost, sees,
+    soon, unless_expired, won,
 };
-use crate::env::{NAME, candidate, held, memory};
+use crate::env::{LEASE, NAME, STEADY, candidate, has_second, held, memory, steady};
 
 const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
 
@@ -20,8 +21,15 @@ struct Pair {
 }
 
 fn pair() -> Pair {
+    pair_of([memory(), memory()])
+}
+
+fn steady_pair() -> Pair {
+    pair_of([steady(), steady()])
+}
+
+fn pair_of(locks: [MemoryLock; 2]) -> Pair {
     let diary = Diary::default();
-    let locks = [memory(), memory()];
     let switchable =
         [SwitchableLock::new(&locks[0], "a", &diary), SwitchableLock::new(&locks[1], "b", &diary)];
     Pair { locks, switchable, diary }
@@ -29,9 +37,9 @@ fn pair() -> Pair {
 
 #[tokio::test]
 async fn locks_are_taken_in_order_and_released_in_reverse() {
-    let Pair { switchable, diary, .. } = pair();
-    let election = candidate(all_of(switchable), "only").start().unwrap();
-    let mut changes = election.changes();
+    let Pair { switchable, diary, .. } = steady_pair();
+    let only = candidate(all_of(switchable), "only").lease(STEADY);
+    let (election, mut changes) = only.start_with_changes().unwrap();
     won(&mut changes).await;
     assert_eq!(diary.take(), ["a took", "b took"]);
     election.resign();
@@ -44,10 +52,10 @@ async fn locks_are_taken_in_order_and_released_in_reverse() {
 
 #[tokio::test]
 async fn a_later_lock_is_released_if_an_earlier_one_is_lost_first() {
-    let Pair { locks: [a, b], switchable, diary } = pair();
+    let Pair { locks: [a, b], switchable, diary } = steady_pair();
     b.overwrite(NAME, "somebody");
     b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
-    let election = candidate(all_of(switchable), "only").start().unwrap();
+    let election = candidate(all_of(switchable), "only").lease(STEADY).start().unwrap();
     held(&b, Some("only")).await;
     assert!(!election.is_leader());
     a.evict(NAME);
@@ -57,9 +65,10 @@ async fn a_later_lock_is_released_if_an_earlier_one_is_lost_first() {
 
 #[tokio::test]
 async fn each_lock_has_its_token_and_the_deadline_is_the_earlier_one() {
-    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
+    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = steady_pair();
     b.overwrite("another", "somebody"); // so that revisions differ
-    let election = candidate(all_of([to_a.clone(), to_b.clone()]), "only").start().unwrap();
+    let only = candidate(all_of([to_a.clone(), to_b.clone()]), "only").lease(STEADY);
+    let election = only.start().unwrap();
     let leadership = leads(&election).await;
     let token = |lock: &MemoryLock| {
         let lock = lock.clone();
@@ -84,7 +93,7 @@ async fn each_lock_has_its_token_and_the_deadline_is_the_earlier_one() {
     assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
     assert!(loss.stop_by <= leadership.deadline());
     // The first was renewed all the time, and last at least a fifth of a lease after that.
-    assert!(leadership.deadline() <= failed + LEASE);
+    assert!(leadership.deadline() <= failed + STEADY);
     assert_eq!(loss.tokens, tokens);
     assert!(!election.is_leader() && election.tokens().is_empty());
 }
@@ -105,7 +114,7 @@ async fn every_lock_must_allow_the_lease_and_hold_the_name() {
     let refused = new_election(NAME, all_of([long.clone(), memory()])).lease(LEASE * 5).start();
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "a lease of 5s is longer than the lock keeps an entry, 1s"
+        "a lease of 10s is longer than the lock keeps an entry, 2s"
     );
     let unnamed = new_election("", all_of([long, memory()])).start();
     assert!(matches!(unnamed, Err(StartError::Name { .. })));
@@ -177,44 +186,50 @@ async fn a_term_needs_no_unavailable_best_effort_lock() {
         Failing::All(LockErrorKind::Misconfigured),
         Failing::Writes(LockErrorKind::Denied),
     ] {
-        let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
-        to_b.fail(fails);
-        let lock = all_of([required(to_a), best_effort(to_b.clone())]);
-        let election = candidate(lock, "only").start().unwrap();
-        let leadership = leads(&election).await;
-        assert_eq!(leadership.tokens()[1], None);
-        let failure = election.lock_failure().expect("it is reported");
-        assert_eq!(&*failure.message, "lock 2 of 2 (best effort): so the test wants it");
-        assert_eq!(b.holder(NAME), None);
-
-        to_b.fail(Failing::Nothing); // it is taken in the midst of the term
-        held(&b, Some("only")).await;
-        soon("its token is told", async {
-            let mut deadline = leadership.deadline();
-            while leadership.tokens()[1].is_none() {
-                deadline = leadership.renewed(deadline).await.unwrap();
-            }
-        })
-        .await;
-
-        to_b.fail(OUT_OF_REACH); // and lost again
-        held(&b, None).await;
-        assert!(election.is_leader() && leadership.is_valid());
-        assert_eq!(leadership.tokens()[1], None);
-        assert_eq!(a.holder(NAME).as_deref(), Some("only"));
-        election.resign();
-        drop(leadership);
+        becomes_true("a term lasts", async || does_without_the_second(fails).await).await;
     }
+}
+
+/// False: the lease of the first lock has run out, as it may on a busy machine.
+async fn does_without_the_second(fails: Failing) -> bool {
+    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
+    to_b.fail(fails);
+    let lock = all_of([required(to_a), best_effort(to_b.clone())]);
+    let election = candidate(lock, "only").start().unwrap();
+    let leadership = leads(&election).await;
+    assert_eq!(leadership.tokens()[1], None);
+    let failure = election.lock_failure().expect("it is reported");
+    assert_eq!(&*failure.message, "lock 2 of 2 (best effort): so the test wants it");
+    assert_eq!(b.holder(NAME), None);
+
+    to_b.fail(Failing::Nothing); // it is taken in the midst of the term
+    held(&b, Some("only")).await;
+    if !has_second(&leadership, true).await {
+        return false;
+    }
+    to_b.fail(OUT_OF_REACH); // and lost again
+    held(&b, None).await;
+    if !has_second(&leadership, false).await {
+        return false;
+    }
+    let (is_leader, holder) = (election.is_leader(), a.holder(NAME));
+    if !leadership.is_valid() {
+        assert!(matches!(leadership.ended().await.cause, Cause::Expired { .. }));
+        return false;
+    }
+    assert!(is_leader);
+    assert_eq!(holder.as_deref(), Some("only"));
+    true
 }
 
 #[tokio::test]
 async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
     for writes_denied in [false, true] {
-        let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
+        let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = steady_pair();
         if writes_denied {
             to_b.fail(Failing::Writes(LockErrorKind::Denied));
         }
-        let rival = candidate(b.clone(), "rival").start().unwrap();
+        let rival = candidate(b.clone(), "rival").lease(STEADY).start().unwrap();
         drop(leads(&rival).await);
         let lock = all_of([required(to_a), best_effort(to_b)]);
         let election = candidate(lock, "only").start().unwrap();
@@ -229,42 +244,51 @@ async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
 /// Its holder was seen for the last time when the lock could still be reached.
 #[tokio::test]
 async fn a_former_holder_of_an_unreachable_best_effort_lock_ends_no_term() {
-    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
+    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = steady_pair();
     to_b.fail(Failing::Writes(LockErrorKind::Denied));
-    let rival = candidate(b, "rival").start().unwrap();
+    let rival = candidate(b, "rival").lease(STEADY).start().unwrap();
     drop(leads(&rival).await);
     let lock = all_of([required(to_a), best_effort(to_b.clone())]);
     let election = candidate(lock, "only").start().unwrap();
     held(&a, Some("only")).await;
     held(&a, None).await; // it has seen the rival
     to_b.fail(OUT_OF_REACH);
-    let leadership = leads(&election).await;
     // Each few leases it asks whether writes are still denied.
-    for _ in 0..24 {
-        let before = leadership.deadline();
-        soon("a renewal", leadership.renewed(before)).await.expect("the term continues");
+    let (mut renewals, mut leadership) = (0, leads(&election).await);
+    while renewals < 24 {
+        let renewed = soon("a renewal", leadership.renewed(leadership.deadline())).await;
+        renewals += 1;
+        // The lease may run out on a busy machine.
+        if let Err(loss) = renewed {
+            assert!(matches!(loss.cause, Cause::Expired { .. }), "{loss}");
+            drop(leadership);
+            (renewals, leadership) = (0, leads(&election).await);
+        }
     }
 }
 
 #[tokio::test]
 async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
-    let Pair { locks: [_, b], switchable: [to_a, to_b], .. } = pair();
-    to_b.fail(OUT_OF_REACH);
-    let election =
-        candidate(all_of([required(to_a), best_effort(to_b.clone())]), "only").start().unwrap();
-    let leadership = leads(&election).await;
-    let rival = candidate(b, "rival").start().unwrap();
-    drop(leads(&rival).await);
-    to_b.fail(Failing::Nothing);
-    let loss = soon("the end", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Superseded { by: Some("rival".into()) });
+    let superseded = async || {
+        let Pair { locks: [_, b], switchable: [to_a, to_b], .. } = pair();
+        to_b.fail(OUT_OF_REACH);
+        let lock = all_of([required(to_a), best_effort(to_b.clone())]);
+        let election = candidate(lock, "only").start().unwrap();
+        let leadership = leads(&election).await;
+        let rival = candidate(b, "rival").start().unwrap();
+        drop(leads(&rival).await);
+        to_b.fail(Failing::Nothing);
+        soon("the end", leadership.ended()).await.cause
+    };
+    let cause = unless_expired(superseded).await;
+    assert_eq!(cause, Cause::Superseded { by: Some("rival".into()) });
 }
 
 #[tokio::test]
 async fn a_best_effort_lock_may_come_first() {
-    let Pair { locks: [_, b], switchable: [to_a, to_b], diary } = pair();
+    let Pair { locks: [_, b], switchable: [to_a, to_b], diary } = steady_pair();
     let lock = || all_of([best_effort(to_a.clone()), required(to_b.clone())]);
-    let election = candidate(lock(), "first").start().unwrap();
+    let election = candidate(lock(), "first").lease(STEADY).start().unwrap();
     let leadership = leads(&election).await;
     assert_eq!(diary.take(), ["a took", "b took"]);
     assert_eq!(Some(leadership.token()), leadership.tokens()[1], "of the first required one");
@@ -272,7 +296,7 @@ async fn a_best_effort_lock_may_come_first() {
     election.stop().await;
     assert_eq!(diary.take(), ["b released", "a released"]);
     to_a.fail(OUT_OF_REACH);
-    let election = candidate(lock(), "second").start().unwrap();
+    let election = candidate(lock(), "second").lease(STEADY).start().unwrap();
     drop(leads(&election).await);
     assert_eq!(b.holder(NAME).as_deref(), Some("second"));
 }
@@ -280,13 +304,13 @@ async fn a_best_effort_lock_may_come_first() {
 /// It acquires the required lock only once it holds the one before.
 #[tokio::test]
 async fn a_standby_whose_turn_has_not_come_is_handed_over_to() {
-    let [a, b] = [memory(), memory()];
+    let [a, b] = [steady(), steady()];
     let lock = || all_of([best_effort(a.clone()), required(b.clone())]);
-    let first = candidate(lock(), "first").start().unwrap();
-    let leadership = leads(&first).await;
-    let second = candidate(lock(), "second").start().unwrap();
-    sees(&second, "first").await;
-    soon("the handover", leadership.hand_over("second")).await.expect("it is ready");
+    let first = candidate(lock(), "first").lease(STEADY).start().unwrap();
+    drop(leads(&first).await);
+    let second = candidate(lock(), "second").lease(STEADY).start().unwrap();
+    let leadership = leads_before(&first, &[&second]).await;
+    appears("the handover", async || leadership.hand_over("second").await.ok()).await;
     drop(leadership);
     drop(leads(&second).await);
 }

@@ -2,12 +2,13 @@
 //! the first, then to the second.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use incumbent::all_of;
 use incumbent::lock::Lock;
 use incumbent::memory::MemoryLock;
 
-use crate::conformance::{LEASE, Service};
+use crate::conformance::Service;
 
 mod first {
     use super::*;
@@ -23,8 +24,11 @@ mod second {
 struct Two<const MEDDLED: usize>([MemoryLock; 2]);
 
 impl<const MEDDLED: usize> Service for Two<MEDDLED> {
+    /// Many suites run at once.
+    const LEASE: Duration = Duration::from_secs(2);
+
     async fn start() -> Self {
-        Self([MemoryLock::with_ttl(LEASE), MemoryLock::with_ttl(LEASE)])
+        Self([MemoryLock::with_ttl(Self::LEASE), MemoryLock::with_ttl(Self::LEASE)])
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {

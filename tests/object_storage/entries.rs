@@ -204,17 +204,25 @@ async fn a_paused_leader_does_not_overwrite_its_successor() {
 async fn an_operator_evicts_conditionally() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let only = env.campaign("only");
-    drop(leads(&only).await);
-    let mut changes = only.changes();
     let lock = env.bucket().lock();
-    let evicted = loop {
-        let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
-        match lock.evict("my_app", record.revision, TIMEOUT).await {
-            Ok(()) => break Instant::now(),
-            Err(error) => assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}"), // renewed
+    let evicted = soon("an eviction", async {
+        loop {
+            let leadership = leads(&only).await;
+            let reading = lock.read("my_app", TIMEOUT).await.unwrap();
+            let Reading::Found(record) = reading else { panic!("{reading:?}") };
+            let asked = Instant::now();
+            if let Err(error) = lock.evict("my_app", record.revision, TIMEOUT).await {
+                assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}"); // renewed
+                continue;
+            }
+            match leadership.ended().await.cause {
+                Cause::Evicted => return asked,
+                // The lease has run out before, as it may on a busy machine.
+                cause => assert!(matches!(cause, Cause::Expired { .. }), "{cause:?}"),
+            }
         }
-    };
-    assert_eq!(lost(&mut changes).await, Cause::Evicted);
-    won(&mut changes).await;
+    })
+    .await;
+    drop(leads(&only).await);
     assert!(evicted.elapsed() >= LEASE - Duration::from_millis(100), "{:?}", evicted.elapsed());
 }

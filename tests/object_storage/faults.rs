@@ -186,14 +186,14 @@ async fn keys_are_not_shown_in_errors() {
 /// A leader outlives a store that is paused for less than its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_short_pause_of_the_store_costs_nothing() {
-    let lease = Duration::from_secs(8);
+    let lease = Duration::from_secs(12);
     let env = TestEnv::<S3>::alone(lease).await;
-    let only = env.campaign("only");
+    let only = env.describe("only").renewal(Duration::from_secs(1)).start().unwrap();
     let leadership = leads(&only).await;
     let before = leadership.deadline();
     let stood = soon("a renewal", leadership.renewed(before)).await.unwrap();
     env.server.pause();
-    tokio::time::sleep(lease / 2).await;
+    tokio::time::sleep(lease / 3).await;
     env.server.resume();
     soon("a renewal", leadership.renewed(stood)).await.unwrap();
     assert!(leadership.is_valid());

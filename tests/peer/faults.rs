@@ -1,12 +1,13 @@
 //! Partitions and bad networks.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use incumbent::peer::{Peer, PeerBuilder};
 use serde_json::json;
 
 use crate::conformance::soon;
-use crate::env::{Net, TIMEOUT, elected, follows, quick, resigned, sees};
+use crate::env::{INTERVAL, Net, elected, follows, quick, resigned, sees};
 use crate::lossy_network::{Faults, LossyNetwork};
 use crate::node::Node;
 
@@ -82,11 +83,13 @@ async fn a_leader_is_found_and_replaced_on_a_bad_network() {
     let members = addresses(&Net::new(), 4);
     let network = LossyNetwork::between(&members, 3).await;
     network.set(Faults { lost: 30, doubled: 30, late_ms: 150 });
-    let peers: Vec<Peer> = (0..4)
-        .map(|index| member(&network, &members, index, 4.0 - index as f64).start().unwrap())
-        .collect();
     // Members are counted out and come back, and a member elected meanwhile resigns to a heavier
     // one that it meets.
+    let start = |index: usize| {
+        let member = member(&network, &members, index, 4.0 - index as f64);
+        member.timeout(Duration::from_millis(600)).start().unwrap()
+    };
+    let peers: Vec<Peer> = (0..4).map(start).collect();
     soon("all follow one of them", agree(&peers)).await;
     let leader = peers.iter().position(|peer| peer.is_leader()).unwrap_or(0);
     peers[leader].stop().await;
@@ -120,6 +123,6 @@ async fn agree(peers: &[Peer]) {
         {
             return;
         }
-        tokio::time::sleep(TIMEOUT / 20).await;
+        tokio::time::sleep(INTERVAL / 3).await;
     }
 }

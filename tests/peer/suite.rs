@@ -9,7 +9,7 @@ use incumbent::lock::{
 };
 use incumbent::peer::QuorumPeer;
 
-use crate::conformance::{LEASE, Service};
+use crate::conformance::Service;
 use crate::env::Net;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,9 +38,12 @@ impl Quorum {
 }
 
 impl Service for Quorum {
+    /// Many suites run at once.
+    const LEASE: Duration = Duration::from_secs(2);
+
     async fn start() -> Self {
         let net = Net::new();
-        let member = |host| net.ours(host, host.into()).quorum(3).lease(LEASE).start();
+        let member = |host| net.ours(host, host.into()).quorum(3).lease(Self::LEASE).start();
         let members = (1..=3).map(|host| member(host).expect("a start")).collect();
         let service = Self { members, next: AtomicUsize::new(0) };
         service.found("my_app").await; // they vote
@@ -65,12 +68,12 @@ impl Service for Quorum {
         loop {
             let expected = self.found(name).await.map(|(revision, _)| revision);
             let write = WriteId { nonce: Nonce(7), number: 1 };
-            let mark = Mark::new(write, LEASE, None);
+            let mark = Mark::new(write, Self::LEASE, None);
             let write = Write {
                 expected,
                 identity: identity.into(),
                 mark,
-                ttl: LEASE,
+                ttl: Self::LEASE,
                 advertisement: None,
                 timeout: TIMEOUT,
             };

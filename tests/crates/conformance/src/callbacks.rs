@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use incumbent::clock::{BootClock, Clock};
 use incumbent::{Cause, Election, State};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{Service, leads, lost, soon, won};
+use super::{Service, leads, lost, soon, unless_expired, won};
 
 /// Calls every method of an election.
 fn interrogate(election: &Election) {
@@ -34,9 +35,10 @@ pub async fn callbacks_may_call_every_method_of_the_election<S: Service>() {
             let (cell, may_begin) = (Arc::clone(&won), Arc::clone(&may_begin));
             async move {
                 may_begin.notified().await;
+                may_begin.notify_one(); // for the next term: on a busy machine a lease may run out
                 let election = cell.get().expect("it has started");
                 interrogate(election);
-                assert!(election.is_leader() && leadership.is_valid());
+                assert!(election.is_leader() || !leadership.is_valid());
                 let second = election.won().await.expect("a share of the same term");
                 assert_eq!(second.token(), leadership.token());
                 election.resign();
@@ -46,7 +48,8 @@ pub async fn callbacks_may_call_every_method_of_the_election<S: Service>() {
         .on_lost(move |loss| {
             let (cell, done) = (Arc::clone(&lost), done.clone());
             async move {
-                let election = cell.get().expect("it has started");
+                // `None`: the lease has run out before the test has got this far.
+                let Some(election) = cell.get() else { return };
                 interrogate(election);
                 assert!(!election.is_leader());
                 election.resign();
@@ -57,7 +60,11 @@ pub async fn callbacks_may_call_every_method_of_the_election<S: Service>() {
         .unwrap();
     assert!(cell.set(election.clone()).is_ok());
     started.notify_one();
-    assert_eq!(soon("the loss", dones.recv()).await, Some(Cause::Resigned));
+    let mut cause = soon("the loss", dones.recv()).await;
+    while matches!(cause, Some(Cause::Expired { .. })) {
+        cause = soon("the loss", dones.recv()).await;
+    }
+    assert_eq!(cause, Some(Cause::Resigned));
     election.stop().await;
 }
 
@@ -91,7 +98,7 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
     let service = S::start().await;
     let (held, dropped) = oneshot::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(Some(held)));
-    let election = service
+    let (election, mut changes) = service
         .candidate("first")
         .await
         .on_won(move |leadership| {
@@ -102,9 +109,8 @@ pub async fn a_callback_that_never_returns_is_dropped_and_stop_returns<S: Servic
             }
         })
         .on_lost(|_| std::future::pending())
-        .start()
+        .start_with_changes()
         .unwrap();
-    let mut changes = election.changes();
     won(&mut changes).await;
     let second = service.candidate("second").await.start().unwrap();
     soon("stop returns", election.stop()).await;
@@ -134,9 +140,15 @@ pub async fn a_call_of_on_campaign_ends_with_the_campaign<S: Service>() {
 /// Work that blocks its thread cannot be stopped; but it leads no more, and a successor does.
 pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service>() {
     let service = S::start().await;
+    let cause = unless_expired(async || end_of_blocked_work(&service).await).await;
+    assert_eq!(cause, Cause::Resigned);
+}
+
+/// Why the term ends whose work blocks its thread, once a successor leads.
+async fn end_of_blocked_work<S: Service>(service: &S) -> Cause {
     let (finish, finished) = std::sync::mpsc::channel::<()>();
     let finished = Arc::new(std::sync::Mutex::new(finished));
-    let first = service
+    let (first, mut changes) = service
         .candidate("first")
         .await
         .on_won(move |leadership| {
@@ -146,18 +158,25 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
                 assert!(!leadership.is_valid(), "the work no longer leads when it wakes up");
             }
         })
-        .start()
+        .start_with_changes()
         .unwrap();
-    let mut changes = first.changes();
     won(&mut changes).await;
     first.resign();
     let second = service.candidate("second").await.start().unwrap();
     let leadership = leads(&second).await;
     assert!(!first.is_leader());
     drop(finish);
-    let cause = lost(&mut changes);
-    assert_eq!(cause.await, Cause::Resigned);
-    assert!(second.is_leader() && leadership.is_valid());
+    let cause = lost(&mut changes).await;
+    let is_leader = second.is_leader();
+    match leadership.is_valid() {
+        true => assert!(is_leader),
+        // As the other's may have, on a busy machine.
+        false => assert!(matches!(leadership.ended().await.cause, Cause::Expired { .. })),
+    }
+    drop(leadership);
+    first.stop().await;
+    second.stop().await;
+    cause
 }
 
 /// The order at the end of a term: the work stops, the loss is reported, then the entry is
@@ -165,7 +184,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
 pub async fn the_loss_is_reported_between_the_work_and_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
     for _ in 0..20 {
-        // None: it took so long to see who holds the lock that on_lost was dropped.
+        // None: it took so long to see who holds the lock that the lease ran out.
         let Some((working, holder)) = what_on_lost_sees(&service).await else { continue };
         assert!(!working, "the work has stopped before the loss is told");
         assert_eq!(holder.as_deref(), Some("only"), "the entry is released after the loss is told");
@@ -179,6 +198,8 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
     let working = Arc::new(AtomicBool::new(false));
     let (begins, ended) = (Arc::clone(&working), Arc::clone(&working));
     let asked = Arc::clone(service);
+    let held_until = Arc::new(OnceLock::new());
+    let holds = Arc::clone(&held_until);
     let (started, mut starts) = mpsc::unbounded_channel();
     let (told, tellings) = oneshot::channel();
     let told = Arc::new(std::sync::Mutex::new(Some(told)));
@@ -188,10 +209,12 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
         .grace(S::LEASE / 2)
         .on_won(move |leadership| {
             let (working, started) = (Arc::clone(&begins), started.clone());
+            let holds = Arc::clone(&holds);
             async move {
                 working.store(true, Ordering::SeqCst);
                 let _ = started.send(());
                 leadership.ended().await;
+                let _ = holds.set(leadership.deadline()); // of the first term, which is looked at
                 // Time enough for a loss reported too early to arrive.
                 tokio::time::sleep(S::LEASE / 10).await;
                 working.store(false, Ordering::SeqCst);
@@ -199,10 +222,12 @@ async fn what_on_lost_sees<S: Service>(service: &Arc<S>) -> Option<(bool, Option
         })
         .on_lost(move |_| {
             let (working, service) = (Arc::clone(&ended), Arc::clone(&asked));
+            let held_until = Arc::clone(&held_until);
             let told = told.lock().unwrap().take();
             async move {
                 let seen = (working.load(Ordering::SeqCst), service.holder("my_app").await);
-                if let Some(told) = told {
+                let in_time = held_until.get().is_some_and(|until| BootClock.now() < *until);
+                if let Some(told) = told.filter(|_| in_time) {
                     let _ = told.send(seen);
                 }
             }

@@ -7,9 +7,11 @@ use incumbent::lock::{
     Content, Lock, Mark, Nonce, Reading, Record, Release, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::CRASHED;
-use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
+use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, Leadership, observe};
 
-use super::{Service, TIMEOUT, change, leads, sees};
+use super::{
+    Service, TIMEOUT, appears, becomes_true, change, in_one_term, leads, leads_before, soon,
+};
 
 /// Waits until the leader is `identity`.
 async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Leader {
@@ -32,42 +34,71 @@ pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
         |builder: ElectionBuilder, said: &Advertisement| builder.advertise(said.clone()).start();
 
     let leading = advertising(service.candidate("first").await, &first).unwrap();
-    drop(leads(&leading).await);
-    assert_eq!(leading.leader().unwrap().advertisement.as_deref(), Some(&first));
+    let itself = in_one_term(&leading, async |_: &Leadership| leading.leader()).await.unwrap();
+    assert_eq!(itself.advertisement.as_deref(), Some(&first));
     let stands = advertising(service.candidate("second").await, &second).unwrap();
-    sees(&stands, "first").await;
-    for seen in [leader(&mut observed, "first").await, stands.leader().unwrap()] {
+    let by_standby = appears("the standby sees it", async || {
+        drop(leads_before(&leading, &[&stands]).await);
+        stands.leader().filter(|leader| &*leader.identity == "first")
+    });
+    for seen in [leader(&mut observed, "first").await, by_standby.await] {
         assert_eq!((seen.advertisement.as_deref(), seen.is_me), (Some(&first), false));
     }
-    let fresh = observer.fresh_leader().expect("it renews");
-    assert_eq!(fresh.advertisement.as_deref(), Some(&first));
-    assert!(observer.leader_age().is_some_and(|age| age < fresh.lease));
+    let is_fresh = async || {
+        drop(leads_before(&leading, &[&stands]).await);
+        let (fresh, age) = (observer.fresh_leader(), observer.leader_age());
+        fresh.is_some_and(|fresh| {
+            let is_young = age.is_some_and(|age| age < fresh.lease);
+            is_young && fresh.advertisement.as_deref() == Some(&first)
+        })
+    };
+    becomes_true("a fresh leader is seen", is_fresh).await;
 
     let moved = Advertisement::new("10.0.0.1:50052");
     leading.advertise(moved.clone()).unwrap();
     assert!(leading.advertise("here there").is_err());
-    // On a busy machine the observer may have lost sight of the leader before.
-    while leader(&mut observed, "first").await.advertisement.as_deref() != Some(&moved) {}
-    assert_eq!(service.holder("my_app").await.as_deref(), Some("first"));
+    soon("the new address is seen", async {
+        loop {
+            tokio::select! {
+                // On a busy machine the observer may have lost sight of the leader before.
+                seen = leader(&mut observed, "first") => {
+                    if seen.advertisement.as_deref() == Some(&moved) {
+                        return;
+                    }
+                }
+                // Or its lease may have run out.
+                won = stands.won() => {
+                    let leadership = won.expect("a campaign");
+                    leadership.resign();
+                    leadership.ended().await;
+                }
+            }
+        }
+    })
+    .await;
+    let holds = async || {
+        drop(leads_before(&leading, &[&stands]).await);
+        service.holder("my_app").await.as_deref() == Some("first")
+    };
+    becomes_true("the first holds the entry", holds).await;
 
     leading.stop().await;
-    let _leadership = leads(&stands).await;
+    drop(leads(&stands).await);
     let seen = leader(&mut observed, "second").await;
     assert_eq!(seen.advertisement.as_deref(), Some(&second));
-    assert_eq!(service.holder("my_app").await.as_deref(), Some("second"));
+    let holder = in_one_term(&stands, async |_: &Leadership| service.holder("my_app").await).await;
+    assert_eq!(holder.as_deref(), Some("second"));
 }
 
-/// What the lock holds after a release, and the cause and the successor in it.
-async fn released(lock: &dyn Lock) -> (Record, Option<Arc<str>>, Option<Nonce>) {
-    let Ok(Reading::Found(record)) = lock.read("my_app", TIMEOUT).await else {
-        panic!("no tombstone");
-    };
+/// What the lock holds after a release, and the cause and the successor in it. `None`: no release.
+async fn released(lock: &dyn Lock) -> Option<(Record, Option<Arc<str>>, Option<Nonce>)> {
+    let Ok(Reading::Found(record)) = lock.read("my_app", TIMEOUT).await else { return None };
     match &record.content {
         Content::Vacant(Tombstone::Released { cause, to, .. }) => {
             let (cause, to) = (cause.clone(), *to);
-            (record, cause, to)
+            Some((record, cause, to))
         }
-        content => panic!("not released: {content:?}"),
+        _ => None,
     }
 }
 
@@ -79,34 +110,45 @@ pub async fn the_cause_and_the_successor_of_a_release_are_read_back<S: Service>(
     if lock.members().is_some() {
         return; // each of its locks is asked by itself
     }
-    let election = service.candidate("only").await.start().unwrap();
-    drop(leads(&election).await);
-    election.stop().await;
-    let (record, cause, to) = released(&*lock).await;
+    let stopped = async || {
+        let election = service.candidate("only").await.start().unwrap();
+        drop(leads(&election).await);
+        election.stop().await;
+        // On a busy machine its lease may have run out before.
+        released(&*lock).await.filter(|(_, cause, _)| cause.as_deref() != Some("expired"))
+    };
+    let (_, cause, to) = appears("a release", stopped).await;
     assert_eq!((cause.as_deref(), to), (Some("stopped"), None));
 
     let by = Nonce(7);
-    let write = WriteId { nonce: by, number: 1 };
-    let entry = Write {
-        identity: "crashes".into(),
-        mark: Mark::new(write, S::LEASE, None),
-        ttl: S::LEASE,
-        expected: Some(record.revision),
-        advertisement: None,
-        timeout: TIMEOUT,
+    let crashed = async || {
+        let expected = match lock.read("my_app", TIMEOUT).await.expect("a read") {
+            Reading::Found(record) => Some(record.revision),
+            Reading::Empty { .. } => None,
+        };
+        let write = WriteId { nonce: by, number: 1 };
+        let entry = Write {
+            identity: "crashes".into(),
+            mark: Mark::new(write, S::LEASE, None),
+            ttl: S::LEASE,
+            expected,
+            advertisement: None,
+            timeout: TIMEOUT,
+        };
+        let expected = lock.write("my_app", entry).await.expect("a write");
+        let left = Duration::ZERO;
+        let release = Release {
+            expected,
+            by,
+            left,
+            cause: CRASHED,
+            to: Some(Nonce(8)),
+            pause: None,
+            timeout: TIMEOUT,
+        };
+        lock.release("my_app", release).await.ok()
     };
-    let expected = lock.write("my_app", entry).await.expect("a write");
-    let left = Duration::ZERO;
-    let release = Release {
-        expected,
-        by,
-        left,
-        cause: CRASHED,
-        to: Some(Nonce(8)),
-        pause: None,
-        timeout: TIMEOUT,
-    };
-    lock.release("my_app", release).await.expect("a release");
-    let (_, cause, to) = released(&*lock).await;
+    appears("a release", crashed).await;
+    let (_, cause, to) = released(&*lock).await.expect("a release");
     assert_eq!((cause.as_deref(), to), (Some("crashed"), Some(Nonce(8))));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use incumbent::{Cause, Leadership};
 use tokio::sync::oneshot;
 
-use super::{Process, Service, leads, sees, soon};
+use super::{Process, Service, leads, leads_before, soon};
 
 /// Work on this runtime, under a term of a campaign on another: how it ends.
 async fn begin_work(
@@ -27,9 +27,9 @@ async fn begin_work(
 pub async fn work_elsewhere_ends_in_time_when_its_campaign_is_gone<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
-    let (mut dropped, work) = begin_work(leads(&first.election).await).await;
+    drop(leads(&first.election).await);
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
+    let (mut dropped, work) = begin_work(leads_before(&first.election, &[&second]).await).await;
     first.crash();
     let _leadership = leads(&second).await;
     assert_eq!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Closed), "two work at once");
@@ -42,7 +42,9 @@ pub async fn work_elsewhere_ends_in_time_when_its_campaign_is_gone<S: Service>()
 pub async fn work_elsewhere_ends_in_time_when_its_campaign_is_blocked<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
-    let leadership = Arc::new(leads(&first.election).await);
+    drop(leads(&first.election).await);
+    let second = service.candidate("second").await.start().unwrap();
+    let leadership = Arc::new(leads_before(&first.election, &[&second]).await);
     let watched = Arc::clone(&leadership);
     let watch = tokio::spawn(async move { watched.ended().await });
     let worked = Arc::clone(&leadership);
@@ -54,8 +56,6 @@ pub async fn work_elsewhere_ends_in_time_when_its_campaign_is_blocked<S: Service
         };
         worked.run(work).await
     });
-    let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
     let blocked = first.block();
     let _leadership = leads(&second).await;
     assert_eq!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Closed), "two work at once");

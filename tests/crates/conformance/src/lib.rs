@@ -19,10 +19,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 #[cfg(feature = "history")]
 use incumbent::history::Replay;
 use incumbent::lock::{Lock, Mark, Nonce, Revision, Token, Write, WriteId};
-use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
+use incumbent::{
+    Cause, Change, Changes, Election, ElectionBuilder, Leader, Leadership, new_election,
+};
 
 pub use callbacks::*;
 pub use causes::*;
@@ -113,14 +116,22 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Fails the test if `holds` has not become true in time.
-pub async fn becomes_true(what: &str, holds: impl AsyncFn() -> bool) {
+/// Calls `look` until it returns a value. Fails the test if it does not in time.
+pub async fn appears<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     soon(what, async {
-        while !holds().await {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
-    .await;
+    .await
+}
+
+/// Fails the test if `holds` has not become true in time.
+pub async fn becomes_true(what: &str, holds: impl AsyncFn() -> bool) {
+    appears(what, async || holds().await.then_some(())).await;
 }
 
 /// A candidate whose work continues until it must stop.
@@ -151,6 +162,94 @@ pub async fn leads(election: &Election) -> Leadership {
     soon(&format!("{} leads", election.identity()), election.won()).await.expect("a campaign")
 }
 
+/// Waits until one of them leads. Returns which of them.
+pub async fn any_leads(elections: &[&Election]) -> (usize, Leadership) {
+    let wins = elections.iter().map(|election| Box::pin(election.won()));
+    let (won, index, _) = soon("one of them leads", select_all(wins)).await;
+    (index, won.expect("a campaign"))
+}
+
+/// Waits until `first` leads and all the others know of this very term, which still lasts. On a
+/// busy machine a lease may run out meanwhile: who then leads in the place of `first` resigns.
+///
+/// All of them have work, which keeps a term though the returned share of it is dropped.
+pub async fn leads_before(first: &Election, others: &[&Election]) -> Leadership {
+    let all: Vec<&Election> = [first].into_iter().chain(others.iter().copied()).collect();
+    soon(&format!("{} leads, and the others know it", first.identity()), async {
+        loop {
+            let (index, leadership) = any_leads(&all).await;
+            if index > 0 {
+                leadership.resign();
+                leadership.ended().await;
+                continue;
+            }
+            let token = leadership.token();
+            let of_term = |leader: &Leader| {
+                &*leader.identity == first.identity() && leader.token == Some(token)
+            };
+            let all_know = async {
+                for other in others {
+                    sees_where(other, of_term).await;
+                }
+            };
+            let lasts = tokio::select! {
+                () = all_know => leadership.is_valid(),
+                _ = leadership.ended() => false,
+            };
+            if lasts {
+                return leadership;
+            }
+        }
+    })
+    .await
+}
+
+/// Has `first` resign, as often as it leads, until `second` does.
+pub async fn resigns_to(first: &Election, second: &Election) -> Leadership {
+    soon(&format!("{} leads", second.identity()), async {
+        loop {
+            let (index, leadership) = any_leads(&[second, first]).await;
+            if index == 0 {
+                return leadership;
+            }
+            leadership.resign();
+            leadership.ended().await;
+        }
+    })
+    .await
+}
+
+/// Calls `act` in a term of `election` that lasts longer than the call: again where the lease has
+/// run out meanwhile, as it may on a busy machine.
+pub async fn in_one_term<T>(election: &Election, act: impl AsyncFn(&Leadership) -> T) -> T {
+    soon("a term that lasts", async {
+        loop {
+            let leadership = leads(election).await;
+            let done = act(&leadership).await;
+            if leadership.is_valid() {
+                return done;
+            }
+            let cause = leadership.ended().await.cause;
+            assert!(matches!(cause, Cause::Expired { .. }), "{cause:?}");
+        }
+    })
+    .await
+}
+
+/// Calls `attempt`, which returns why a term ended: again where its lease has run out before
+/// anything else ended it, as it may on a busy machine.
+pub async fn unless_expired(attempt: impl AsyncFn() -> Cause) -> Cause {
+    soon("a term that does not expire", async {
+        loop {
+            let cause = attempt().await;
+            if !matches!(cause, Cause::Expired { .. }) {
+                return cause;
+            }
+        }
+    })
+    .await
+}
+
 /// The first change that `wanted` takes.
 pub async fn change<C, T>(
     changes: &mut Changes<C>,
@@ -177,19 +276,35 @@ pub async fn lost(changes: &mut Changes<incumbent::Change>) -> Cause {
     .await
 }
 
+/// Why the next term ends that does not expire, as one may on a busy machine.
+pub async fn lost_unexpired(changes: &mut Changes<incumbent::Change>) -> Cause {
+    change(changes, "the loss is told", |change| match change {
+        Change::Lost { cause: Cause::Expired { .. }, .. } => None,
+        Change::Lost { cause, .. } => Some(cause.clone()),
+        _ => None,
+    })
+    .await
+}
+
 /// Waits until a term begins.
 pub async fn won(changes: &mut Changes<incumbent::Change>) {
     change(changes, "the win is told", |c| matches!(c, Change::Won { .. }).then_some(())).await;
 }
 
-/// Waits until `election` knows that `identity` leads.
+/// Waits until `election` knows that `identity` leads. Where another one may lead instead, as once
+/// a lease has run out, this never comes: see [`leads_before`].
 pub async fn sees(election: &Election, identity: &str) {
+    sees_where(election, |leader| &*leader.identity == identity).await;
+}
+
+/// Waits until `election` knows of a leader that is so.
+async fn sees_where(election: &Election, wanted: impl Fn(&Leader) -> bool) {
     let mut changes = election.changes();
-    if election.leader().is_some_and(|leader| &*leader.identity == identity) {
+    if election.leader().is_some_and(|leader| wanted(&leader)) {
         return;
     }
     change(&mut changes, "the leader is seen", |change| match change {
-        Change::Leader(Some(leader)) if &*leader.identity == identity => Some(()),
+        Change::Leader(Some(leader)) if wanted(leader) => Some(()),
         _ => None,
     })
     .await;

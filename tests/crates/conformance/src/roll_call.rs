@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::{CandidateInfo, Role, observe};
 
-use super::{Service, leads, sees, soon};
+use super::{Service, leads, leads_before, soon};
 
 /// Enough for the way, and short enough to ask again.
 const WITHIN: Duration = Duration::from_millis(500);
@@ -17,7 +17,14 @@ pub(super) async fn answers(
 ) -> Vec<CandidateInfo> {
     soon(&format!("{count} answer"), async {
         loop {
-            let mut found = call(WITHIN).await.expect("a roll call");
+            let mut found = match call(WITHIN).await {
+                Ok(found) => found,
+                Err(error) => {
+                    assert!(is_passing(&error), "a roll call: {error}");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    continue;
+                }
+            };
             if found.len() == count {
                 found.sort_by_key(|info| info.identity.clone());
                 return found;
@@ -27,28 +34,40 @@ pub(super) async fn answers(
     .await
 }
 
+/// Whether a call may fail so on a busy machine.
+fn is_passing(error: &LockError) -> bool {
+    matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown)
+}
+
 /// Every candidate answers, and no observer; where the lock carries no calls, that is the error.
 pub async fn every_candidate_answers_a_roll_call<S: Service>() {
     let service = S::start().await;
     let observer = observe("my_app", service.lock().await).unwrap();
     let first = service.candidate("first").await.priority(7).start().unwrap();
-    let leadership = leads(&first).await;
+    drop(leads(&first).await);
     if let Err(error) = observer.roll_call(Duration::ZERO).await {
         assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("carries no roll calls"), "{error}");
         return;
     }
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
-
-    let found = answers(async |within| observer.roll_call(within).await, 2).await;
+    let (token, found) = soon("both answer in one term", async {
+        loop {
+            let leadership = leads_before(&first, &[&second]).await;
+            let found = answers(async |within| observer.roll_call(within).await, 2).await;
+            if leadership.is_valid() {
+                return (leadership.token(), found);
+            }
+        }
+    })
+    .await;
     let seen = |info: &CandidateInfo| (info.identity.to_string(), info.role, info.priority);
     let expected = [("first".to_owned(), Role::Leader, 7), ("second".to_owned(), Role::Standby, 0)];
     assert_eq!([seen(&found[0]), seen(&found[1])], expected);
     assert_ne!(found[0].nonce, found[1].nonce);
     for info in &found {
         assert_eq!(info.leader.as_deref(), Some("first"));
-        assert_eq!(info.token, Some(leadership.token()));
+        assert_eq!(info.token, Some(token));
         assert_eq!(&*info.version, env!("CARGO_PKG_VERSION"));
         assert!(info.since_unix_ms > 1_600_000_000_000, "{info:?}");
     }

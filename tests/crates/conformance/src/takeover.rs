@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{LockErrorKind, Reading, Revision};
-use incumbent::{Cause, Change, State, Stopped, new_election, observe};
+use incumbent::{Cause, Change, Election, Leadership, State, Stopped, new_election, observe};
 use tokio::sync::mpsc;
 
 use super::{
-    ExclusionChecker, Process, Service, TIMEOUT, becomes_true, change, leads, lost, sees, soon,
+    ExclusionChecker, Process, Service, TIMEOUT, any_leads, appears, becomes_true, change,
+    in_one_term, leads, leads_before, sees, soon, unless_expired,
 };
 
 /// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its
@@ -25,14 +26,30 @@ pub async fn one_leader_of_ten<S: Service>() {
         candidates.push(builder.start().unwrap());
     }
     while !candidates.is_empty() {
-        let leader = soon("there is a leader", wins.recv()).await.unwrap();
-        let leads = candidates.iter().filter(|c| c.is_leader()).count();
+        let mut leader = soon("there is a leader", wins.recv()).await.unwrap();
+        // Who is in a term before all are asked, and still is afterwards, leads all the time.
+        let terms = || candidates.iter().map(Election::token).collect::<Vec<_>>();
+        let (before, after) = (terms(), terms());
+        let leads = before.iter().zip(&after).filter(|(b, a)| b.is_some() && b == a).count();
         assert!(leads <= 1, "{leads} say that they lead");
-        for candidate in &candidates {
-            sees(candidate, &leader).await;
+        loop {
+            let all_see = async {
+                for candidate in &candidates {
+                    sees(candidate, &leader).await;
+                }
+            };
+            // On a busy machine another one may lead before all have seen this one.
+            let next = tokio::select! {
+                () = all_see => None,
+                next = wins.recv() => next,
+            };
+            let Some(next) = next else { break };
+            leader = next;
         }
-        let leader = candidates.iter().position(|c| c.identity() == leader).unwrap();
-        candidates.swap_remove(leader).stop().await;
+        // `None`: it has stopped since, and the next win is on its way.
+        if let Some(leader) = candidates.iter().position(|c| c.identity() == leader) {
+            candidates.swap_remove(leader).stop().await;
+        }
     }
     checker.verdict();
 }
@@ -41,24 +58,26 @@ pub async fn one_leader_of_ten<S: Service>() {
 pub async fn a_check_of_its_release_leaves_the_leader_alone<S: Service>() {
     let service = S::start().await;
     let election = service.candidate("first").await.start().unwrap();
-    let leadership = leads(&election).await;
     let lock = service.lock().await;
-    for name in [election.name(), "unknown"] {
-        lock.check_release(name, TIMEOUT).await.unwrap();
-    }
-    let renewed = leadership.renewed(leadership.deadline());
-    soon("a renewal", renewed).await.expect("it still leads");
-    assert_eq!(service.holder(election.name()).await.as_deref(), Some("first"));
+    let holder = in_one_term(&election, async |leadership: &Leadership| {
+        for name in [election.name(), "unknown"] {
+            lock.check_release(name, TIMEOUT).await.unwrap();
+        }
+        let _ = soon("a renewal", leadership.renewed(leadership.deadline())).await;
+        service.holder(election.name()).await
+    });
+    assert_eq!(holder.await.as_deref(), Some("first"));
 }
 
 /// A leader whose process dies is replaced when its lease has run out.
 pub async fn a_crashed_leader_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
-    let lost = leads(&first.election).await;
+    drop(leads(&first.election).await);
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
-    assert_eq!(second.state(), State::Candidate);
+    let lost = leads_before(&first.election, &[&second]).await;
+    let state = second.state();
+    assert!(state == State::Candidate || !lost.is_valid(), "{state} beside the leader");
     first.crash();
     let leadership = leads(&second).await;
     assert!(leadership.token() > lost.token());
@@ -74,10 +93,10 @@ pub async fn a_crashed_leader_with_a_short_lease_is_replaced<S: Service>() {
         return; // it refuses such a lease, as another test shows
     }
     let first = Process::start_with(&service, "first", |builder| builder.lease(SHORT)).await;
-    let lost = leads(&first.election).await;
-    assert!(lost.remaining() <= SHORT);
+    drop(leads(&first.election).await);
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
+    let lost = leads_before(&first.election, &[&second]).await;
+    assert!(lost.remaining() <= SHORT);
     first.crash();
     let leadership = leads(&second).await;
     assert!(leadership.token() > lost.token());
@@ -108,29 +127,47 @@ pub async fn a_leader_whose_runtime_is_blocked_is_replaced<S: Service>() {
 pub async fn a_stopped_leader_is_replaced<S: Service>() {
     let service = S::start().await;
     let first = service.candidate("first").await.start().unwrap();
-    let leadership = leads(&first).await;
+    drop(leads(&first).await);
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
-    drop(leadership);
+    drop(leads_before(&first, &[&second]).await);
     first.stop().await;
     assert!(!first.is_leader());
     assert_eq!(first.won().await.unwrap_err(), Stopped);
     let _leadership = leads(&second).await;
 }
 
+/// A leader whose term ends by `end` lets the other one go first. One that is too late for its turn
+/// on a busy machine gets another one, a few times. `is_end`: whether this is why it ends.
+async fn yields_to(
+    first: &Election,
+    second: &Election,
+    end: impl AsyncFn(&Leadership),
+    is_end: impl Fn(&Cause) -> bool,
+) {
+    for _ in 0..4 {
+        let ended = async || {
+            let leadership = leads_before(first, &[second]).await;
+            end(&leadership).await;
+            soon("the end", leadership.ended()).await.cause
+        };
+        let cause = unless_expired(ended).await;
+        assert!(is_end(&cause), "{cause:?}");
+        if any_leads(&[second, first]).await.0 == 0 {
+            return;
+        }
+    }
+    panic!("{} leads again before {}", first.identity(), second.identity());
+}
+
 /// A leader that resigns yields to others, and campaigns again.
 pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let first = service.candidate("first").await.start().unwrap();
-    let leadership = leads(&first).await;
+    drop(leads(&first).await);
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
-    leadership.resign();
-    assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Resigned);
-    drop(leadership);
-    let leadership = leads(&second).await;
-    sees(&first, "second").await;
-    drop(leadership);
+    let resigns = async |leadership: &Leadership| leadership.resign();
+    yields_to(&first, &second, resigns, |cause| *cause == Cause::Resigned).await;
+    drop(leads_before(&second, &[&first]).await);
     second.stop().await;
     let _leadership = leads(&first).await;
 }
@@ -140,21 +177,19 @@ pub async fn a_leader_that_resigned_is_replaced_and_campaigns_again<S: Service>(
 pub async fn an_evicted_leader_is_replaced_and_campaigns_again<S: Service>() {
     let service = S::start().await;
     let checker = Arc::new(ExclusionChecker::default());
-    let (won, mut wins) = mpsc::unbounded_channel();
+    let (won, _wins) = mpsc::unbounded_channel();
     let first = checker.watch(service.candidate("first").await, "first", won.clone());
     let first = first.start().unwrap();
-    let mut changes = first.changes();
-    assert_eq!(soon("the first leads", wins.recv()).await.unwrap(), "first");
+    drop(leads(&first).await);
     let second = checker.watch(service.candidate("second").await, "second", won);
     let second = second.start().unwrap();
-    sees(&second, "first").await;
-    service.evict("my_app").await;
-    let cause = lost(&mut changes).await;
+    let evicts = async |_: &Leadership| service.evict("my_app").await;
     let found = Cause::Superseded { by: Some("second".into()) };
-    assert!(cause == Cause::Evicted || !S::HEARS_DELETIONS && cause == found, "{cause:?}");
-    assert_eq!(soon("the second leads", wins.recv()).await.unwrap(), "second");
+    let is_evicted =
+        |cause: &Cause| *cause == Cause::Evicted || !S::HEARS_DELETIONS && *cause == found;
+    yields_to(&first, &second, evicts, is_evicted).await;
     second.stop().await;
-    assert_eq!(soon("the first leads again", wins.recv()).await.unwrap(), "first");
+    drop(leads(&first).await);
     checker.verdict();
 }
 
@@ -168,26 +203,37 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     }
     let admin = lock.admin().expect("an operator's lock");
     let election = service.candidate("only").await.start().unwrap();
-    let mut changes = election.changes();
     drop(leads(&election).await);
     // Where there is no server, others learn of it a little later than its leader.
-    let is_listed = async || admin.names(TIMEOUT).await.unwrap().len() == 1;
-    becomes_true("it is listed", is_listed).await;
-    let listed = admin.names(TIMEOUT).await.unwrap().pop().expect("the name of the election there");
-    let revision = async || match lock.read("my_app", TIMEOUT).await.unwrap() {
-        Reading::Found(record) => record.revision,
-        Reading::Empty { .. } => panic!("it leads"),
-    };
-    let stale = Revision(revision().await.0 - 1);
-    let refused = admin.evict(&listed, stale, TIMEOUT).await.unwrap_err();
-    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
-    soon("an eviction between two renewals", async {
-        while let Err(refused) = admin.evict(&listed, revision().await, TIMEOUT).await {
-            assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
-        }
+    let listed = appears("it is listed", async || {
+        let mut names = admin.names(TIMEOUT).await.unwrap();
+        names.pop().filter(|_| names.is_empty())
     })
     .await;
-    assert_eq!(lost(&mut changes).await, Cause::Evicted);
+    // `None`: its lease has run out.
+    let revision = async || match lock.read("my_app", TIMEOUT).await.unwrap() {
+        Reading::Found(record) => Some(record.revision),
+        Reading::Empty { .. } => None,
+    };
+    let stale = Revision(appears("the entry", &revision).await.0 - 1);
+    let refused = admin.evict(&listed, stale, TIMEOUT).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+    let evicted = async || {
+        let leadership = leads(&election).await;
+        soon("an eviction between two renewals", async {
+            while let Some(revision) = revision().await {
+                match admin.evict(&listed, revision, TIMEOUT).await {
+                    Ok(()) => return,
+                    Err(refused) => {
+                        assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+                    }
+                }
+            }
+        })
+        .await;
+        soon("the end", leadership.ended()).await.cause
+    };
+    assert_eq!(unless_expired(evicted).await, Cause::Evicted);
     drop(leads(&election).await);
 }
 
@@ -197,7 +243,7 @@ pub async fn dropping_the_last_handle_releases_the_leadership<S: Service>() {
     let first = service.candidate("first").await.start().unwrap();
     drop(leads(&first).await);
     let second = service.candidate("second").await.start().unwrap();
-    sees(&second, "first").await;
+    drop(leads_before(&first, &[&second]).await);
     drop(first);
     let _leadership = leads(&second).await;
 }
@@ -258,20 +304,24 @@ pub async fn an_observer_sees_the_leader_and_never_campaigns<S: Service>() {
     let observer = observe("my_app", service.lock().await).unwrap();
     let mut changes = observer.changes();
     let election = service.candidate("first").await.start().unwrap();
-    let leadership = leads(&election).await;
     let seen = change(&mut changes, "the observer sees it", |change| match change {
         Change::Leader(Some(leader)) => Some(leader.clone()),
         _ => None,
     })
     .await;
     assert_eq!((&*seen.identity, seen.is_me), ("first", false));
-    assert_eq!(observer.leader().unwrap().token, Some(leadership.token()));
+    let knows_the_term = async || {
+        let (token, seen) = (election.token(), observer.leader());
+        token.is_some() && seen.is_some_and(|leader| leader.token == token)
+    };
+    becomes_true("the observer sees the term", knows_the_term).await;
     election.stop().await;
     change(&mut changes, "the observer sees the vacancy", |change| {
         matches!(change, Change::Leader(None)).then_some(())
     })
     .await;
-    assert_eq!(observer.leader(), None);
+    // On a busy machine there may have been another vacancy before.
+    becomes_true("nobody leads", async || observer.leader().is_none()).await;
     assert_eq!(service.holder("my_app").await, None);
     observer.stop().await;
 }
@@ -281,12 +331,12 @@ pub async fn a_subscription_from_the_start_misses_no_change<S: Service>() {
     let service = S::start().await;
     let (election, mut changes) = service.candidate("only").await.start_with_changes().unwrap();
     let leadership = leads(&election).await;
-    let told = change(&mut changes, "the win is told", |change| match change {
-        Change::Won { token } => Some(*token),
+    // On a busy machine the lease of an earlier term may have run out before.
+    change(&mut changes, "the win is told", |change| match change {
+        Change::Won { token } => (*token == leadership.token()).then_some(()),
         _ => None,
     })
     .await;
-    assert_eq!(told, leadership.token());
 }
 
 /// An election can be left and entered again by the same process.
@@ -296,9 +346,8 @@ pub async fn a_candidate_campaigns_again_after_stop_and_start<S: Service>() {
     for _ in 0..3 {
         let builder = new_election("my_app", Arc::clone(&lock)).identity("again").lease(S::LEASE);
         let election = builder.start().unwrap();
-        let leadership = leads(&election).await;
-        assert_eq!(service.holder("my_app").await.as_deref(), Some("again"));
-        drop(leadership);
+        let holder = in_one_term(&election, async |_: &Leadership| service.holder("my_app").await);
+        assert_eq!(holder.await.as_deref(), Some("again"));
         election.stop().await;
         assert_eq!(service.holder("my_app").await, None);
     }

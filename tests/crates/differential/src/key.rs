@@ -20,6 +20,8 @@ use crate::store::{HintDelivery, Store};
 
 /// How often something is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long such a look may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One election.
 pub struct Key {
@@ -37,6 +39,10 @@ pub struct Key {
     pub operations: u64,
     /// How long after the end of its life an entry was still seen at most.
     pub latest: Duration,
+    /// Whether replicas without a leader refused the last request.
+    is_leaderless: bool,
+    /// How often replicas had no leader: whatever they refused at one moment counts once.
+    pub leaderless: u64,
 }
 
 impl Key {
@@ -56,6 +62,8 @@ impl Key {
             history: VecDeque::new(),
             operations: 0,
             latest: Duration::ZERO,
+            is_leaderless: false,
+            leaderless: 0,
             name,
             store,
         };
@@ -82,9 +90,28 @@ impl Key {
             let (rules, deeds) = (self.store.rules(), self.store.deeds());
             let step = self.known.draw(&mut self.random, rules, deeds);
             self.take(step).await?;
+            self.await_leader().await?;
             self.listen()?;
         }
         self.settle().await
+    }
+
+    /// Waits until replicas that refused a request as they had no leader take writes again: else
+    /// they would refuse the next ones of every election too. Asks by a write that is refused in
+    /// any case, which the model need not see.
+    async fn await_leader(&mut self) -> Result<(), Difference> {
+        let since = Instant::now();
+        while self.is_leaderless {
+            tokio::time::sleep(LOOK).await;
+            let asked = self.store.lock().check_release(&self.name, LOOK_TIMEOUT).await;
+            self.is_leaderless = asked.is_err();
+            if self.is_leaderless && since.elapsed() > NEVER {
+                let seen = format!("no leader of the replicas for {NEVER:?}");
+                let difference = Difference { seen, model: self.model.describe() };
+                return Err(self.described(difference));
+            }
+        }
+        Ok(())
     }
 
     async fn take(&mut self, step: Step) -> Result<(), Difference> {
@@ -142,7 +169,11 @@ impl Key {
         let answered = self.now();
         self.operations += 1;
         self.note(format!("{sent:?} to {answered:?}: {act:?}: {outcome:?}"));
+        let before = self.model.leaderless;
         let seen = self.model.observe((sent, answered), &act, &outcome);
+        let refused = self.model.leaderless > before;
+        self.leaderless += u64::from(refused && !self.is_leaderless);
+        self.is_leaderless = refused;
         seen.map_err(|difference| self.described(difference))
     }
 
@@ -273,11 +304,6 @@ impl Key {
     /// The store was made again between the two instants.
     pub fn store_is_back(&mut self, made: (Time, Time)) {
         self.model.bring_back(made);
-    }
-
-    /// How many requests replicas without a leader refused.
-    pub fn leaderless(&self) -> u64 {
-        self.model.leaderless
     }
 
     /// The server goes away in the middle of requests, or is back.

@@ -27,6 +27,8 @@ pub struct Model {
     blur: Duration,
     /// Whether the server goes away in the middle of requests.
     server_away: bool,
+    /// Whether what holds the elections is deleted.
+    is_gone: bool,
     /// How many requests replicas without a leader refused.
     pub leaderless: u64,
 }
@@ -58,8 +60,15 @@ impl fmt::Display for Difference {
 impl Model {
     /// An election without a holder so far.
     pub fn new(rules: Rules) -> Self {
-        let (branches, blur) = (vec![Branch::new(rules)], Duration::ZERO);
-        Self { branches, rules, gap: Gap::None, blur, server_away: false, leaderless: 0 }
+        Self {
+            branches: vec![Branch::new(rules)],
+            rules,
+            gap: Gap::None,
+            blur: Duration::ZERO,
+            server_away: false,
+            is_gone: false,
+            leaderless: 0,
+        }
     }
 
     /// What was done between the two instants came to `outcome`.
@@ -73,7 +82,7 @@ impl Model {
         outcome: &Outcome,
     ) -> Result<(), Difference> {
         if (self.server_away || self.rules.replicated) && self.is_refused_while_away(outcome) {
-            self.leaderless += u64::from(!self.server_away);
+            self.leaderless += u64::from(!self.server_away && !self.is_gone);
             return Ok(());
         }
         self.expire(answered);
@@ -189,6 +198,7 @@ impl Model {
 
     /// The store is deleted.
     pub fn take_away(&mut self) {
+        self.is_gone = true;
         for branch in &mut self.branches {
             branch.remake(Time::MAX);
         }
@@ -196,6 +206,7 @@ impl Model {
 
     /// The store was made again between the two instants.
     pub fn bring_back(&mut self, (from, to): (Time, Time)) {
+        self.is_gone = false;
         self.blur = to - from;
         for branch in &mut self.branches {
             branch.remake(from);

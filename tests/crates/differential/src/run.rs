@@ -32,7 +32,7 @@ pub struct Report {
     pub operations: u64,
     /// How many upheavals there were.
     pub upheavals: u64,
-    /// How many requests replicas without a leader refused.
+    /// How often replicas had no leader, as each election saw it.
     pub leaderless: u64,
     /// How long after the end of its life an entry was still seen, at most.
     pub latest: Duration,
@@ -63,7 +63,7 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
         let played = each(keys, Some(options.steps)).await;
         keys = report.take(played);
         report.operations = report.operations.max(keys.iter().map(|key| key.operations).sum());
-        report.leaderless = keys.iter().map(Key::leaderless).sum();
+        report.leaderless = keys.iter().map(|key| key.leaderless).sum();
         report.latest = keys.iter().map(|key| key.latest).max().unwrap_or_default();
         if report.operations >= options.operations || keys.is_empty() {
             return report;
