@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use kube::Client;
 use kube::config::{AuthInfo, Config};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
@@ -19,6 +20,8 @@ const PROGRAM_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a program for the credentials may run before another one may.
 const PROGRAM_HANGS: Duration = Duration::from_secs(20);
+/// The most programs for the credentials at once: one that hangs, and its successor.
+const MAX_PROGRAMS: usize = 2;
 
 /// Reads a configuration again.
 pub(super) type Reload = Box<dyn Fn() -> BoxFuture<'static, Option<Config>> + Send + Sync>;
@@ -38,13 +41,12 @@ struct State {
     current: Mutex<Generation>,
     /// `None`: the client stays.
     renewal: Option<Arc<tokio::sync::Mutex<Renewal>>>,
+    programs: Arc<Semaphore>,
 }
 
 /// How to create the next client. Locked while that is done.
 struct Renewal {
     reload: Reload,
-    /// Of the current client.
-    credentials: Credentials,
     /// When a client was last created here, or failed to be.
     began: Option<Instant>,
 }
@@ -63,6 +65,8 @@ struct Credentials {
 #[derive(Clone)]
 pub(super) struct Generation {
     pub(super) client: Client,
+    /// What the client was created with, if it may have a successor.
+    credentials: Option<Arc<Credentials>>,
     number: u64,
 }
 
@@ -77,21 +81,25 @@ where
 impl ApiClient {
     /// Uses this client permanently.
     pub(super) fn from_client(client: Client) -> Self {
-        Self::new(client, None)
+        Self::new(client, None, None)
     }
 
     /// Uses a client created from `config`, and another one once its credentials are refused.
     pub(super) fn with(config: Config, reload: Reload) -> Result<Self, kube::Error> {
         // Before the client reads them, so that newer ones are noticed.
-        let credentials = Credentials::of(&config);
-        let renewal = Renewal { reload, credentials, began: None };
-        Ok(Self::new(connect(config)?, Some(renewal)))
+        let credentials = Some(Arc::new(Credentials::of(&config)));
+        let renewal = Renewal { reload, began: None };
+        Ok(Self::new(connect(config)?, credentials, Some(renewal)))
     }
 
-    fn new(client: Client, renewal: Option<Renewal>) -> Self {
-        let current = Mutex::new(Generation { client, number: 0 });
+    fn new(
+        client: Client,
+        credentials: Option<Arc<Credentials>>,
+        renewal: Option<Renewal>,
+    ) -> Self {
+        let current = Mutex::new(Generation { client, credentials, number: 0 });
         let renewal = renewal.map(|renewal| Arc::new(tokio::sync::Mutex::new(renewal)));
-        Self(Arc::new(State { current, renewal }))
+        Self(Arc::new(State { current, renewal, programs: Arc::new(Semaphore::new(MAX_PROGRAMS)) }))
     }
 
     pub(super) fn client(&self) -> Generation {
@@ -105,44 +113,59 @@ impl ApiClient {
     pub(super) async fn renew(&self, used: &Generation) -> bool {
         let Some(renewal) = &self.0.renewal else { return false };
         let mut renewal = Arc::clone(renewal).lock_owned().await;
-        if locked(&self.0.current).number != used.number {
+        let current = self.client();
+        if current.number != used.number {
             return true; // another request has renewed it
         }
         let Some(mut config) = (renewal.reload)().await else { return false };
         config.default_retry = false;
-        let now = Credentials::of(&config);
+        let (Some(before), now) = (current.credentials, Credentials::of(&config)) else {
+            return false;
+        };
         // The current context may be of another cluster by now: elections stay where they are.
-        if renewal.credentials.server != now.server {
+        if before.server != now.server {
             return false;
         }
         let is_due = renewal.began.is_none_or(|began| began.elapsed() >= PROGRAM_PAUSE);
-        if renewal.credentials == now && !(is_due && has_program(&config.auth_info)) {
+        if *before == now && !(is_due && has_program(&config.auth_info)) {
             return false;
         }
+        let Ok(place) = Arc::clone(&self.0.programs).try_acquire_owned() else { return false };
         renewal.began = Some(Instant::now());
-        let state = Arc::clone(&self.0);
-        // A program for the credentials may hang. It keeps the renewal for a while, so that few
-        // hang beside it; requests with the current client go on.
-        let created = tokio::spawn(async move {
-            let connecting = spawn_blocking(move || connect(config));
-            match timeout(PROGRAM_HANGS, connecting).await {
-                Ok(Ok(Ok(client))) => {
+        let (state, number) = (Arc::clone(&self.0), current.number);
+        // A program for the credentials may take long, or hang: requests with the current client
+        // go on, and the next client is used whenever it comes.
+        let creating = spawn_blocking(move || {
+            let _place = place;
+            match connect(config) {
+                Ok(client) => {
                     let mut current = locked(&state.current);
-                    let number = current.number.wrapping_add(1);
-                    *current = Generation { client, number };
-                    renewal.credentials = now;
-                    info!("credentials refused: reading them again");
-                    return true;
+                    if current.number == number {
+                        let (credentials, number) = (Some(Arc::new(now)), number.wrapping_add(1));
+                        *current = Generation { client, credentials, number };
+                        info!("credentials refused: reading them again");
+                    }
+                    true
                 }
-                Ok(Ok(Err(error))) => {
+                Err(error) => {
                     debug!(error = %without_secrets(error), "no client with the new credentials");
+                    false
                 }
-                Ok(Err(_)) => {} // the runtime ends
-                Err(_) => warn!("the program for the credentials of Kubernetes does not end"),
             }
-            false
         });
-        created.await.unwrap_or(false) // as above
+        // It keeps the renewal for a while, so that no other program runs beside it.
+        let created = tokio::spawn(async move {
+            let _renewal = renewal;
+            timeout(PROGRAM_HANGS, creating).await
+        });
+        match created.await {
+            Ok(Ok(created)) => created.unwrap_or(false), // an error: the runtime ends
+            Ok(Err(_)) => {
+                warn!("the program for the credentials of Kubernetes does not end");
+                false
+            }
+            Err(_) => false, // as above
+        }
     }
 }
 
