@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::events::{ConnectionEvent, ConnectionEvents};
 use crate::util::locked;
@@ -16,16 +17,27 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-/// After how many requests in a row without a response the inbox is opened again: its server drops
-/// a subscription that it does not permit any more, and a plain client does not learn of that.
+/// After how many requests in a row without a response a plain client opens its inbox again: a
+/// server drops a subscription that it does not permit any more, and only the event callback learns
+/// of that.
 const MAX_UNANSWERED: u32 = 4;
+/// How long an inbox brings no response until then: longer than requests of elections wait.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The requests of one connection, and the responses to them.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    inbox: tokio::sync::Mutex<Option<Inbox>>,
+    inboxes: tokio::sync::Mutex<Inboxes>,
     next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inboxes {
+    current: Option<Inbox>,
+    /// The one before, whose requests may still be answered.
+    retired: Option<Inbox>,
 }
 
 /// A subscription, and the task that sends requests and dispatches their responses.
@@ -33,6 +45,7 @@ pub(super) struct Replies {
 struct Inbox {
     requests: Arc<Requests>,
     task: JoinHandle<()>,
+    opened: Instant,
 }
 
 impl Drop for Inbox {
@@ -61,8 +74,10 @@ struct Requests {
 struct InFlight {
     waiting: HashMap<u64, oneshot::Sender<Result<Message, NoReply>>>,
     unsent: BTreeMap<u64, Box<Request>>,
-    /// How many requests in a row were given up.
+    /// How many requests were given up since the last response.
     unanswered: u32,
+    /// When the last response came.
+    answered: Option<Instant>,
     /// How the subscription ended, which may be before the request for which it was opened.
     ended: Option<InboxEnd>,
 }
@@ -128,18 +143,26 @@ impl Replies {
         client: &Client,
         events: &ConnectionEvents,
     ) -> Result<Arc<Requests>, SubscribeError> {
-        let mut inbox = self.inbox.lock().await;
-        let open = match inbox.take().filter(Inbox::is_open) {
-            Some(open) => open,
-            None => Box::pin(Inbox::open(client, events.resubscribed())).await?, // rare, and large
+        let mut inboxes = self.inboxes.lock().await;
+        let serves = |inbox: &&Inbox| {
+            let is_silent = events.0.is_none() && inbox.is_silent(Instant::now());
+            !inbox.task.is_finished() && !is_silent
         };
-        Ok(Arc::clone(&inbox.insert(open).requests))
+        if let Some(inbox) = inboxes.current.as_ref().filter(serves) {
+            return Ok(Arc::clone(&inbox.requests));
+        }
+        let next = Box::pin(Inbox::open(client, events.resubscribed())).await?; // rare, and large
+        let requests = Arc::clone(&next.requests);
+        inboxes.retired = inboxes.current.replace(next);
+        Ok(requests)
     }
 }
 
 impl Inbox {
-    fn is_open(&self) -> bool {
-        !self.task.is_finished() && locked(&self.requests.in_flight).unanswered < MAX_UNANSWERED
+    fn is_silent(&self, now: Instant) -> bool {
+        let in_flight = locked(&self.requests.in_flight);
+        let since = in_flight.answered.unwrap_or(self.opened);
+        in_flight.unanswered >= MAX_UNANSWERED && now.duration_since(since) >= SILENCE
     }
 
     async fn open(client: &Client, events: ConnectionEvents) -> Result<Self, SubscribeError> {
@@ -148,7 +171,7 @@ impl Inbox {
         let answers = client.subscribe(inbox.clone()).await?;
         let requests = Arc::new(Requests::new(subject, inbox));
         let task = tokio::spawn(Arc::clone(&requests).exchange(client.clone(), answers, events));
-        Ok(Self { requests, task })
+        Ok(Self { requests, task, opened: Instant::now() })
     }
 }
 
@@ -238,7 +261,7 @@ impl Requests {
         let Some(number) = number.filter(|number| self.token(*number) == token) else { return };
         let request = {
             let mut in_flight = locked(&self.in_flight);
-            in_flight.unanswered = 0;
+            (in_flight.unanswered, in_flight.answered) = (0, Some(Instant::now()));
             in_flight.waiting.remove(&number)
         };
         if let Some(request) = request {
