@@ -10,7 +10,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{error, trace};
 
@@ -237,8 +237,15 @@ impl File {
             }
             let odd = |error| errors::failed(error, false, &self.path);
             let held = permit.take();
+            let (sender, opened) = oneshot::channel();
             // Its thread may wait for the disk for longer than we do.
-            let opened = tokio::spawn(async move { (connection_of(options).await, held) });
+            tokio::spawn(async move {
+                let opened = (connection_of(options).await, held);
+                if let Err((Ok((connection, _)), held)) = sender.send(opened) {
+                    let _ = connection.close().await;
+                    drop(held);
+                }
+            });
             let (opened, held) = opened.await.map_err(|_| self.late("opened"))?;
             *permit = held;
             let (connection, mode) = opened.map_err(odd)?;
