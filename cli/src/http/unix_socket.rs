@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::Mode;
 #[cfg(target_os = "linux")]
 use rustix::fs::OFlags;
@@ -84,10 +85,13 @@ pub fn bind(path: &Path, other: &str) -> Result<UnixListener, CliError> {
         check_left(path, path, other)?;
         remove_left(path, other)?;
     }
-    // No moment at which others may connect.
+    // No moment at which others may connect. The mask is of the process: one socket after the other.
+    static MASKED: Mutex<()> = Mutex::new(());
+    let masked = MASKED.lock();
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
+    drop(masked);
     listener.map_err(|error| failed(path, &error))
 }
 

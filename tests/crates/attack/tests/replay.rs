@@ -149,7 +149,7 @@ fn a_run_is_replayed_and_a_history_that_differs_is_found() {
     let of_leader = |line: &&mut Line| (&line.who, line.life) == (&who.who, who.life);
     let mut claims = lines.iter_mut().filter(of_leader);
     let last = claims.rfind(|line| matches!(line.event, Event::Claim { .. })).unwrap();
-    last.t += 3_000_000_000;
+    last.t += 6_000_000_000;
     let found = run.check_with(&lines).violations;
     let found: Vec<_> = found.iter().map(|violation| &violation.text).collect();
     assert!(found.iter().any(|text| text.contains("after the deadline")), "{found:?}");

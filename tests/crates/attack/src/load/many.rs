@@ -22,6 +22,8 @@ use crate::record::journal::{Cost, Event, Writer, nanos, now};
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
+/// How long a busy machine may take to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a worker reports what it takes up.
 const REPORT: Duration = Duration::from_secs(2);
 /// How often a member works on a shard that it leads.
@@ -52,7 +54,7 @@ pub async fn work(options: Options) -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let journal = Writer::open(&options.journal, &options.identity, 1)?;
     {
-        let client = async_nats::ConnectOptions::new();
+        let client = async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
         let connection = nats::connect(options.urls.as_slice(), client).await?;
         let config = nats::BucketConfig::new("SOAK").ttl(Duration::from_secs(options.lease));
         let bucket = nats::Bucket::create_or_open(connection, config).await?;
@@ -174,7 +176,8 @@ async fn open(urls: &[String], lease: Duration) -> Result<Arc<dyn Lock>, Box<dyn
         return Ok(Arc::new(Postgres::connect_with(url, tables).await?.lock()));
     }
     // Those that the servers name are not behind this member's proxies.
-    let options = nats::connect_options().ignore_discovered_servers();
+    let options =
+        nats::connect_options().ignore_discovered_servers().connection_timeout(CONNECT_TIMEOUT);
     let connection = nats::connect(urls, options).await?;
     let config = nats::BucketConfig::new("SETS").ttl(lease);
     Ok(Arc::new(nats::Bucket::create_or_open(connection, config).await?.lock()))

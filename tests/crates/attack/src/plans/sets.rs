@@ -219,8 +219,8 @@ impl Run<'_> {
     async fn settle(&mut self, after: &str) -> io::Result<()> {
         let (shards, quiet) = (self.options.shards, Duration::from_secs(self.options.quiet));
         self.watch(FRESH + STEP, |_, _| false).await?; // what was before counts no more
-        // A lease and a cool-down, each with room for a machine that is busy.
-        let bound = self.lease() * 5 + Duration::from_secs(10);
+        // A lease and a cool-down, each with room for a machine that is busy and starts members.
+        let bound = self.lease() * 5 + Duration::from_secs(60);
         let led = self.watch(bound, |sample, _| sample.led == shards).await?;
         match led {
             Some(led) => {

@@ -47,6 +47,7 @@ impl Nats {
         };
         let options = || {
             async_nats::ConnectOptions::new()
+                .connection_timeout(Duration::from_secs(60))
                 .reconnect_delay_callback(|_| Duration::from_millis(20))
         };
         let client = options().connect(urls.clone()).await.expect("a connection");
