@@ -200,7 +200,7 @@ def take_part(cluster):
     values = {
         "mode": "run",
         "replicaCount": 2,
-        "election": {"lease": "30s"},
+        "election": {"lease": "120s"},
         "app": {"image": "my-app", "command": ["sh", "-c"], "args": ["echo works with $INCUMBENT_TOKEN; exec sleep 600"]},
         "http": {"port": port},
     }
@@ -222,7 +222,7 @@ def take_part(cluster):
     began = time.monotonic()
     with Candidate(container, "pod-1", env) as first:
         first.says("works with ")
-        expect(time.monotonic() - began < 15, "the first leader waited out a lease")
+        expect(time.monotonic() - began < 60, "the first leader waited out a lease")
         for probe in ("livenessProbe", "readinessProbe"):
             path = container[probe]["httpGet"]["path"]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=TIMEOUT) as response:
@@ -257,12 +257,19 @@ def take_part(cluster):
 
         with Candidate(container, "pod-2", env, port=free_port()) as second:
             members = eventually("both answer a roll call", lambda: both(incumbent(env, "election", "members", *election)))
-            moved = incumbent(env, "election", "move", *election, "--to", "pod-2")
+            moved = eventually("the leader moves", lambda: moves(env, election))
             second.says("works with ")
             expect(holder(cluster)[0] == "pod-2", f"after the roll call and the move another one leads:\n{members}{moved}")
         events = cluster.kubectl("get", "events", "--field-selector", "reason=LeaderElection", "--output", "name").split()
         expect(events, "there are no Events")
         print("a roll call, a handover and Events work with the permissions of the chart")
+
+
+def moves(env, election):
+    try:
+        return incumbent(env, "election", "move", *election, "--to", "pod-2")
+    except Failed:
+        return None  # on a busy machine an answer to its roll call may be late
 
 
 def both(members):
