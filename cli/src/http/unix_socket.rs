@@ -85,7 +85,7 @@ pub fn bind(path: &Path, other: &str) -> Result<UnixListener, CliError> {
         check_left(path, path, other)?;
         remove_left(path, other)?;
     }
-    // No moment at which others may connect. The mask is of the process: one socket after the other.
+    // No moment at which others may connect. The mask is of the process: one socket at a time.
     static MASKED: Mutex<()> = Mutex::new(());
     let masked = MASKED.lock();
     let before = umask(Mode::from_raw_mode(0o177));
