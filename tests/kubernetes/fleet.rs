@@ -13,7 +13,7 @@ use tokio::process::Child;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
-use crate::conformance::{Service, soon};
+use crate::conformance::{Service, becomes_true, soon};
 use crate::env::{InLease, OBJECT, TestEnv};
 use crate::peer::Peer;
 use crate::work_log::{self, Own, Tick, listen, work};
@@ -47,6 +47,9 @@ impl Fleet {
                 .expect("a start")
         };
         let election = runtime.run(start).await;
+        // Else client-go's candidates have their turn before it takes part.
+        let knows = async || election.leader().is_some();
+        becomes_true("it knows the leader", knows).await;
         self.members.push((who, Member::Ours(runtime, election)));
     }
 
