@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -34,9 +35,9 @@ pub(crate) fn since_unix_epoch() -> Duration {
 
 /// Reads a file of at most this many bytes, whatever its length is said to be.
 #[allow(dead_code, reason = "each lock uses some of it")]
-pub(crate) fn read_limited(file: File, max: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_limited(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    file.take(max.saturating_add(1)).read_to_end(&mut content)?;
+    File::open(path)?.take(max.saturating_add(1)).read_to_end(&mut content)?;
     match content.len() as u64 <= max {
         true => Ok(content),
         false => Err(io::Error::other(format!("it is larger than {max} bytes"))),

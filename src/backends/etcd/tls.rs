@@ -1,6 +1,5 @@
 //! TLS, with certificates from files.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -56,8 +55,7 @@ pub(super) fn over_tls(endpoint: Endpoint, config: ClientTlsConfig) -> Result<En
 
 /// The contents of a file in PEM. One that has nothing in it would verify no server.
 fn contents(file: &Path) -> Result<Vec<u8>, LockError> {
-    let contents = File::open(file).and_then(|file| read_limited(file, MAX_LEN));
-    let contents = contents.map_err(|error| {
+    let contents = read_limited(file, MAX_LEN).map_err(|error| {
         let what = format!("{} cannot be read", file.display());
         LockError::with_source(LockErrorKind::Misconfigured, what, error)
     })?;

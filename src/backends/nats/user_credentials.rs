@@ -1,6 +1,6 @@
 //! The content of a credentials file, read again for each connection where there is a file.
 
-use std::fs::{File, metadata};
+use std::fs::metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -111,7 +111,7 @@ fn read_again(path: &Path) -> io::Result<String> {
 
 /// Reads a file, or a pipe.
 pub(super) fn read_text(path: &Path) -> io::Result<String> {
-    let text = String::from_utf8(read_limited(File::open(path)?, MAX_LEN)?);
+    let text = String::from_utf8(read_limited(path, MAX_LEN)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 

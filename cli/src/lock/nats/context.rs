@@ -123,8 +123,8 @@ pub fn load(named: Option<&str>) -> Result<Context, CliError> {
     Ok(Context { origin: format!("context {name}"), ..context })
 }
 
-fn selected(file: &PathBuf) -> Result<Option<String>, CliError> {
-    match File::open(file).and_then(|file| read_text(file, MAX_LEN)) {
+fn selected(file: &Path) -> Result<Option<String>, CliError> {
+    match text_of(file) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|name| !name.is_empty())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
@@ -135,15 +135,16 @@ fn selected(file: &PathBuf) -> Result<Option<String>, CliError> {
 }
 
 fn read(file: &Path) -> Result<Context, String> {
-    let text =
-        File::open(file).and_then(|file| read_text(file, MAX_LEN)).map_err(|error| match error
-            .kind()
-        {
-            io::ErrorKind::NotFound => "it does not exist; see `nats context list`".to_owned(),
-            io::ErrorKind::InvalidData => "not a context: not text".to_owned(),
-            _ => error.to_string(),
-        })?;
+    let text = text_of(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "it does not exist; see `nats context list`".to_owned(),
+        io::ErrorKind::InvalidData => "not a context: not text".to_owned(),
+        _ => error.to_string(),
+    })?;
     parse(&text)
+}
+
+fn text_of(file: &Path) -> io::Result<String> {
+    read_text(File::open(file)?, MAX_LEN)
 }
 
 /// Parses a context. An error names the place, never the content, which may be secret.

@@ -1,7 +1,6 @@
 //! Secrets that members of a group share.
 
 use std::fmt;
-use std::fs::File;
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -75,7 +74,7 @@ pub(in crate::backends::peer) fn keys(secrets: &[Vec<u8>]) -> Result<Vec<Key>, &
 /// # Errors
 /// Returns why the file is invalid. The error never contains its content.
 pub(in crate::backends::peer) fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, String> {
-    let text = File::open(path).and_then(|file| read_limited(file, MAX_FILE));
+    let text = read_limited(path, MAX_FILE);
     let text = text.map_err(|error| format!("it cannot be read: {error}"))?;
     secrets_of(&text).map_err(str::to_owned)
 }
