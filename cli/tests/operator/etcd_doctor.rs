@@ -34,6 +34,7 @@ async fn three_members_are_as_they_should_be() {
         (report.code == Some(1)).then_some(report)
     })
     .await;
+    assert_eq!(report.stderr, "", "{report:?}");
     expect_line(&report, "warning  members ", "no connection to etcd at");
     cluster.kill(1);
     let short = ["--timeout", "2s"];

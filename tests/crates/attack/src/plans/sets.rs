@@ -95,6 +95,8 @@ impl Store {
 
 /// A sign of life that is older is none of now.
 const FRESH: Duration = Duration::from_millis(500);
+/// How much longer a busy machine may take until every shard is led.
+const ROOM: Duration = Duration::from_secs(10);
 /// How often the journal is read.
 const STEP: Duration = Duration::from_millis(100);
 
@@ -153,7 +155,7 @@ impl Run<'_> {
 
     /// Each kind of fault at least once, however short the soak.
     async fn attack(&mut self) -> io::Result<()> {
-        self.settle("the start").await?;
+        self.settle("the start", Duration::from_secs(60)).await?;
         let wanted = Duration::from_secs_f64(self.options.minutes * 60.0);
         let mut due = FaultKind::ALL.to_vec();
         self.random.shuffle(&mut due);
@@ -167,7 +169,7 @@ impl Run<'_> {
                 let kind = self.choose(&mut due);
                 what = format!("{what}, {}", self.strike(kind).await?);
             }
-            self.settle(&what).await?;
+            self.settle(&what, ROOM).await?;
         }
         Ok(())
     }
@@ -215,12 +217,12 @@ impl Run<'_> {
         })
     }
 
-    /// Waits until every shard is led and the set is even, and watches it for a while.
-    async fn settle(&mut self, after: &str) -> io::Result<()> {
+    /// Waits until every shard is led and the set is even, and watches it for a while. `room`: for
+    /// a machine that is busy.
+    async fn settle(&mut self, after: &str, room: Duration) -> io::Result<()> {
         let (shards, quiet) = (self.options.shards, Duration::from_secs(self.options.quiet));
         self.watch(FRESH + STEP, |_, _| false).await?; // what was before counts no more
-        // A lease and a cool-down, each with room for a machine that is busy and starts members.
-        let bound = self.lease() * 5 + Duration::from_secs(60);
+        let bound = self.lease() * 5 + room; // a lease and a cool-down
         let led = self.watch(bound, |sample, _| sample.led == shards).await?;
         match led {
             Some(led) => {
@@ -311,7 +313,7 @@ impl Run<'_> {
     }
 
     async fn finish(mut self) -> io::Result<ExitCode> {
-        self.settle("the end").await?;
+        self.settle("the end", ROOM).await?;
         let last_imbalance = self.now().imbalance;
         if last_imbalance > 1 {
             self.odd("the set is not even at the end");
