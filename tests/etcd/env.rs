@@ -81,9 +81,6 @@ impl<const MEMBERS: usize> TestEnv<MEMBERS> {
 }
 
 impl<const MEMBERS: usize> Service for TestEnv<MEMBERS> {
-    /// Many suites run at once.
-    const LEASE: Duration = Duration::from_secs(2);
-
     /// The next one may have written over nothing before the leader has read.
     const HEARS_DELETIONS: bool = false;
 

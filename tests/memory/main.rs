@@ -41,9 +41,6 @@ struct Memory(MemoryLock);
 const STEADY: Duration = Duration::from_secs(5);
 
 impl Service for Memory {
-    /// Many of its tests run at once.
-    const LEASE: Duration = Duration::from_secs(2);
-
     async fn start() -> Self {
         Self(MemoryLock::with_ttl(Self::LEASE))
     }

@@ -2,7 +2,6 @@
 //! the first, then to the second.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use incumbent::all_of;
 use incumbent::lock::Lock;
@@ -24,9 +23,6 @@ mod second {
 struct Two<const MEDDLED: usize>([MemoryLock; 2]);
 
 impl<const MEDDLED: usize> Service for Two<MEDDLED> {
-    /// Many suites run at once.
-    const LEASE: Duration = Duration::from_secs(2);
-
     async fn start() -> Self {
         Self([MemoryLock::with_ttl(Self::LEASE), MemoryLock::with_ttl(Self::LEASE)])
     }

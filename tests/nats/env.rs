@@ -95,9 +95,6 @@ pub async fn lock_at(url: &str) -> NatsLock {
 }
 
 impl Service for TestEnv {
-    /// Many suites run at once.
-    const LEASE: Duration = Duration::from_secs(2);
-
     async fn start() -> Self {
         Self::with_ttl(Self::LEASE).await
     }

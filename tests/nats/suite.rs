@@ -23,8 +23,6 @@ mod v2_10 {
 struct Oldest(TestEnv);
 
 impl Service for Oldest {
-    const LEASE: Duration = TestEnv::LEASE;
-
     async fn start() -> Self {
         Self(TestEnv::of_version(Version::V2_10, Self::LEASE).await)
     }

@@ -38,9 +38,6 @@ impl Quorum {
 }
 
 impl Service for Quorum {
-    /// Many suites run at once.
-    const LEASE: Duration = Duration::from_secs(2);
-
     async fn start() -> Self {
         let net = Net::new();
         let member = |host| net.ours(host, host.into()).quorum(3).lease(Self::LEASE).start();

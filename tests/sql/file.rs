@@ -60,9 +60,6 @@ impl FileEnv {
 }
 
 impl Service for FileEnv {
-    /// A write waits for the disk.
-    const LEASE: Duration = Duration::from_secs(2);
-
     /// It is read in the row, where the next one may have written by then.
     const HEARS_DELETIONS: bool = false;
 

@@ -60,12 +60,6 @@ pub fn not_of_root(command: &mut Command) -> &mut Command {
     command.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR")
 }
 
-pub fn succeeds(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
-}
-
 /// A setuid program that makes its caller root, as sudo does.
 pub struct BecomeRoot {
     directory: TempDir,

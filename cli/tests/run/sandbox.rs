@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, succeeds};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::env::{Candidate, TestEnv};
-use crate::root::{SharedProgram, is_root, not_of_root, succeeds};
+use crate::root::{SharedProgram, is_root, not_of_root};
 
 /// Runs its arguments as `nobody`, who sees only own processes without more capabilities.
 const HIDDEN: &str = "mount -t proc -o hidepid=2 proc /proc && \

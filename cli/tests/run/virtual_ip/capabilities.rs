@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output, Stdio};
 
-use incumbent_test_support::{Namespace, not_run};
+use incumbent_test_support::{Namespace, not_run, succeeds};
 
-use crate::root::{SharedProgram, not_of_root, succeeds};
+use crate::root::{SharedProgram, not_of_root};
 
 /// CAP_NET_ADMIN and CAP_NET_RAW.
 const CAPABILITIES: u64 = 1 << 12 | 1 << 13;

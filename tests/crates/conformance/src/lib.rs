@@ -66,9 +66,9 @@ pub fn first_write(
 
 /// One lock service, with what an operator does to it.
 pub trait Service: Send + Sync + Sized + 'static {
-    /// The lease of its elections: longer where writes are so slow that leaders would come and go
-    /// on a busy machine.
-    const LEASE: Duration = LEASE;
+    /// The lease of its elections: such that leaders do not come and go on a busy machine, where
+    /// many suites run at once. Longer where writes are slow.
+    const LEASE: Duration = Duration::from_secs(2);
 
     /// Whether a leader learns of a deletion as such, though another candidate may have written
     /// since.
@@ -167,6 +167,14 @@ pub async fn any_leads(elections: &[&Election]) -> (usize, Leadership) {
     let wins = elections.iter().map(|election| Box::pin(election.won()));
     let (won, index, _) = soon("one of them leads", select_all(wins)).await;
     (index, won.expect("a campaign"))
+}
+
+/// The places of those that lead: who is in a term before all are asked, and still is afterwards,
+/// leads all the time.
+pub fn leading(elections: &[Election]) -> Vec<usize> {
+    let terms = || elections.iter().map(Election::token).collect::<Vec<_>>();
+    let (before, after) = (terms(), terms());
+    (0..elections.len()).filter(|i| before[*i].is_some() && before[*i] == after[*i]).collect()
 }
 
 /// Waits until `first` leads and all the others know of this very term, which still lasts. On a

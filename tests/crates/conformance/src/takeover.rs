@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{
     ExclusionChecker, Process, Service, TIMEOUT, any_leads, appears, becomes_true, change,
-    in_one_term, leads, leads_before, sees, soon, unless_expired,
+    in_one_term, leading, leads, leads_before, sees, soon, unless_expired,
 };
 
 /// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its
@@ -27,11 +27,8 @@ pub async fn one_leader_of_ten<S: Service>() {
     }
     while !candidates.is_empty() {
         let mut leader = soon("there is a leader", wins.recv()).await.unwrap();
-        // Who is in a term before all are asked, and still is afterwards, leads all the time.
-        let terms = || candidates.iter().map(Election::token).collect::<Vec<_>>();
-        let (before, after) = (terms(), terms());
-        let leads = before.iter().zip(&after).filter(|(b, a)| b.is_some() && b == a).count();
-        assert!(leads <= 1, "{leads} say that they lead");
+        let leads = leading(&candidates);
+        assert!(leads.len() <= 1, "{leads:?} say that they lead");
         loop {
             let all_see = async {
                 for candidate in &candidates {

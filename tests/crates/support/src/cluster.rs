@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::binaries::Version;
 use crate::poll::{eventually, poll};
 use crate::ports::Port;
-use crate::server::{Server, ServerBuilder};
+use crate::server::{CONNECT_TIMEOUT, Server, ServerBuilder};
 
 /// How many servers a cluster has.
 pub(crate) const SERVERS: usize = 3;
@@ -122,7 +122,9 @@ impl Cluster {
 
     /// A new connection that knows every server, for a cluster without users.
     pub async fn connect(&self) -> async_nats::Client {
-        async_nats::connect(self.urls()).await.expect("a connection to the cluster just started")
+        let options = async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
+        let connected = options.connect(self.urls()).await;
+        connected.expect("a connection to the cluster just started")
     }
 
     /// The running server that reports to lead JetStream's metadata.
@@ -211,7 +213,8 @@ impl Cluster {
             }
             None => async_nats::ConnectOptions::new(),
         };
-        let client = options.connect(self.urls()).await.expect("a connection to a healthy cluster");
+        let connected = options.connection_timeout(CONNECT_TIMEOUT).connect(self.urls()).await;
+        let client = connected.expect("a connection to a healthy cluster");
         let context = jetstream::new(client);
         let made = poll(Duration::from_secs(60), async || {
             let probe = Config {

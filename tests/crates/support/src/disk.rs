@@ -3,13 +3,14 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::notices::not_run;
+use crate::process::succeeds;
 
 /// A disk of 2 MiB, in memory. Dropping it takes it away.
 #[derive(Debug)]
@@ -104,10 +105,4 @@ impl Drop for FreezableDisk {
         self.thaw();
         succeeds("umount", &["--lazy", &self.path().display().to_string()]);
     }
-}
-
-fn succeeds(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
 }

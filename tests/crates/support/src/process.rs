@@ -111,3 +111,10 @@ fn launch(command: Command) -> io::Result<Child> {
     orders.send((command, answer)).map_err(|_| gone())?;
     child.recv().map_err(|_| gone())?
 }
+
+/// Runs a program without its output. Returns whether there is one, and it succeeds.
+pub fn succeeds(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}

@@ -26,7 +26,7 @@ pub use builder::{NATS_PERMISSIONS, ServerBuilder, nats_options};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a client may take to connect on a busy machine: its own limit is 5 s.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A nats-server on ports of the loopback interface that stay its own through restarts, with its
 /// files in a temporary directory. Dropping it kills it and removes them.

@@ -13,6 +13,7 @@ use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::Lock;
 use incumbent::sql::{Postgres, TableSetup};
 use incumbent::{Leadership, nats, new_election, new_set};
+use incumbent_test_support::CONNECT_TIMEOUT;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
@@ -22,8 +23,6 @@ use crate::record::journal::{Cost, Event, Writer, nanos, now};
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How long a busy machine may take to connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a worker reports what it takes up.
 const REPORT: Duration = Duration::from_secs(2);
 /// How often a member works on a shard that it leads.

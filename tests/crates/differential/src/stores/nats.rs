@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision};
 use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
 use incumbent_sim::Retention;
-use incumbent_test_support::{Cluster, Server, Version, eventually};
+use incumbent_test_support::{CONNECT_TIMEOUT, Cluster, Server, Version, eventually};
 use serde_json::{Value, json};
 
 use crate::store::{Deed, Rules, Store, Upheaval};
@@ -47,7 +47,7 @@ impl Nats {
         };
         let options = || {
             async_nats::ConnectOptions::new()
-                .connection_timeout(Duration::from_secs(60))
+                .connection_timeout(CONNECT_TIMEOUT)
                 .reconnect_delay_callback(|_| Duration::from_millis(20))
         };
         let client = options().connect(urls.clone()).await.expect("a connection");
