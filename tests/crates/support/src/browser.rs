@@ -14,10 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::poll::LIMIT;
 use crate::{Port, Process};
 
-/// The limit of every wait.
-const LIMIT: Duration = Duration::from_secs(60);
 /// How often a page is looked at while a test waits for it.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -72,6 +71,7 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL"},
+            "timeouts": {"script": LIMIT.as_millis()},
         }}});
         let session = browser.send("POST", "/session", &wanted).expect("a session");
         let id = session["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {session}"));

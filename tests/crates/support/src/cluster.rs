@@ -1,15 +1,13 @@
 //! Three nats-servers in a cluster.
 
-use std::time::Duration;
-
-use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, StorageType};
+use async_nats::{Client, ConnectOptions, jetstream};
 use serde_json::Value;
 
 use crate::binaries::Version;
 use crate::poll::{eventually, poll};
 use crate::ports::Port;
-use crate::server::{CONNECT_TIMEOUT, Server, ServerBuilder};
+use crate::server::{CONNECT_TIMEOUT, Server, ServerBuilder, connected};
 
 /// How many servers a cluster has.
 pub(crate) const SERVERS: usize = 3;
@@ -120,11 +118,10 @@ impl Cluster {
         self.servers.iter().map(Server::url).collect()
     }
 
-    /// A new connection that knows every server, for a cluster without users.
-    pub async fn connect(&self) -> async_nats::Client {
-        let options = async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
-        let connected = options.connect(self.urls()).await;
-        connected.expect("a connection to the cluster just started")
+    /// A new connection that knows every server, for a cluster without users. A request has the
+    /// client's own limit of 10 s: who is late or lost is better repeated.
+    pub async fn connect(&self) -> Client {
+        connected(|| options().connect(self.urls())).await
     }
 
     /// The running server that reports to lead JetStream's metadata.
@@ -188,7 +185,7 @@ impl Cluster {
     /// has a port of theirs.
     async fn launch(&self) -> bool {
         self.servers.iter().filter(|server| !server.is_running()).for_each(Server::spawn);
-        let started = poll(Duration::from_secs(60), async || {
+        let started = poll(async || {
             let mut healthy = self.knows_meta_leader().await;
             for server in &self.servers {
                 if server.lost_its_port() {
@@ -207,16 +204,17 @@ impl Cluster {
     /// A healthy cluster may still refuse a stream without enough peers, until they have reported
     /// their resources.
     async fn await_stream(&self, user: &Option<(String, String)>) {
-        let options = match user {
-            Some((name, password)) => {
-                async_nats::ConnectOptions::with_user_and_password(name.clone(), password.clone())
-            }
-            None => async_nats::ConnectOptions::new(),
+        let connect = || {
+            let options = match user {
+                Some((name, password)) => {
+                    options().user_and_password(name.clone(), password.clone())
+                }
+                None => options(),
+            };
+            options.connect(self.urls())
         };
-        let connected = options.connection_timeout(CONNECT_TIMEOUT).connect(self.urls()).await;
-        let client = connected.expect("a connection to a healthy cluster");
-        let context = jetstream::new(client);
-        let made = poll(Duration::from_secs(60), async || {
+        let context = jetstream::new(connected(connect).await);
+        let made = poll(async || {
             let probe = Config {
                 name: "READY".to_owned(),
                 subjects: vec!["ready.probe".to_owned()],
@@ -233,6 +231,10 @@ impl Cluster {
     fn logs(&self) -> String {
         self.servers.iter().map(Server::log).collect::<Vec<_>>().join("\n")
     }
+}
+
+fn options() -> ConnectOptions {
+    ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT)
 }
 
 /// The part of a server's configuration that makes it a member of a cluster.

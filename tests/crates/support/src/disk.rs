@@ -5,11 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::notices::not_run;
+use crate::poll::LIMIT;
 use crate::process::succeeds;
 
 /// A disk of 2 MiB, in memory. Dropping it takes it away.
@@ -38,14 +39,11 @@ impl SmallDisk {
     pub fn remount_read_only(&self) {
         let mut mount = Command::new("mount");
         mount.args(["-o", "remount,ro"]).arg(self.path());
-        let remounted = (0..500).any(|_| {
-            let done = mount.status().is_ok_and(|status| status.success());
-            if !done {
-                thread::sleep(Duration::from_millis(10));
-            }
-            done
-        });
-        assert!(remounted, "{} is in use", self.path().display());
+        let end = Instant::now() + LIMIT;
+        while !mount.status().is_ok_and(|status| status.success()) {
+            assert!(Instant::now() < end, "{} is in use", self.path().display());
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -14,12 +13,9 @@ use crate::authority::Authority;
 use crate::checkout;
 use crate::directory;
 use crate::http::{fetch, monitor};
-use crate::poll::poll;
+use crate::poll::{LIMIT, poll};
 use crate::ports::Port;
 use crate::process::Process;
-
-/// How long a member may take to start, and a command to end.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The folder of `etcd`, `etcdctl` and, from version 3.5 on, `etcdutl`, which are installed where
 /// missing. The variable `ETCD` selects another version: see the script.
@@ -175,7 +171,7 @@ impl EtcdCluster {
 
     async fn wait(&self, member: usize) {
         let metrics = SocketAddr::from(([127, 0, 0, 1], self.members[member].metrics.number()));
-        let ready = poll(TIMEOUT, async || {
+        let ready = poll(async || {
             let health = monitor(metrics, "/health").await;
             if health.is_some_and(|health| health["health"] == "true") {
                 return Some(true);
@@ -228,8 +224,7 @@ impl EtcdCluster {
     /// If it fails.
     pub async fn ctl_on<S: AsRef<OsStr>>(&self, member: usize, args: &[S]) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let mut command = tokio::process::Command::new(programs().join("etcdctl"));
-        command.arg(format!("--endpoints={scheme}://127.0.0.1:{}", self.port(member)));
+        let mut command = self.ctl_at(scheme, member);
         if let Some([ca, certificate, key]) = &self.tls {
             command.arg("--cacert").arg(ca).arg("--cert").arg(certificate).arg("--key").arg(key);
         }
@@ -238,8 +233,18 @@ impl EtcdCluster {
 
     /// A command of `etcdctl` for the member `0`, to be started.
     pub fn ctl_command(&self) -> tokio::process::Command {
+        let mut command = self.ctl_at("http", 0);
+        command.kill_on_drop(true);
+        command
+    }
+
+    /// Without more, it waits 2 s for a connection, and 5 s for an answer.
+    fn ctl_at(&self, scheme: &str, member: usize) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(programs().join("etcdctl"));
-        command.arg(format!("--endpoints=http://127.0.0.1:{}", self.port(0))).kill_on_drop(true);
+        command.arg(format!("--endpoints={scheme}://127.0.0.1:{}", self.port(member)));
+        for limit in ["dial", "command"] {
+            command.arg(format!("--{limit}-timeout={}s", LIMIT.as_secs()));
+        }
         command
     }
 
@@ -296,7 +301,7 @@ fn restore_command() -> tokio::process::Command {
 }
 
 async fn run(command: &mut tokio::process::Command) -> String {
-    let output = tokio::time::timeout(TIMEOUT, command.kill_on_drop(true).output()).await;
+    let output = tokio::time::timeout(LIMIT, command.kill_on_drop(true).output()).await;
     let output = output.unwrap_or_else(|_| panic!("{command:?} does not end"));
     let output = output.expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -13,9 +12,6 @@ use crate::directory;
 use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
-
-/// How long a server may take to start: it is a program of 100 MB that makes its own certificates.
-const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The path of the Go program `name` of `tests/programs`, which is built unless the cache has it.
 ///
@@ -76,7 +72,7 @@ impl KubeServer {
         let process =
             process.unwrap_or_else(|e| panic!("cannot run {}: {e}", self.program.display()));
         *self.state() = Some(process);
-        let ready = poll(TIMEOUT, async || {
+        let ready = poll(async || {
             let log = self.log();
             let this_run = log.get(before..).unwrap_or_default();
             if this_run.lines().any(|line| line.starts_with("ready https://")) {

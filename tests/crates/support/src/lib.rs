@@ -77,13 +77,16 @@ pub use link::Link;
 #[cfg(target_os = "linux")]
 pub use namespace::Namespace;
 pub use notices::not_run;
-pub use poll::eventually;
+pub use poll::{eventually, repeated};
 pub use pooler::Pooler;
 pub use ports::Port;
 pub use postgres::PostgresServer;
 pub use process::{Process, succeeds};
 pub use proxy::{Proxy, Request, Trap, Way};
 pub use pseudo_terminal::PseudoTerminal;
-pub use server::{CONNECT_TIMEOUT, NATS_PERMISSIONS, Server, ServerBuilder, nats_options};
+pub use server::{
+    CONNECT_TIMEOUT, NATS_PERMISSIONS, Server, ServerBuilder, client_options, connected,
+    jetstream_on, nats_options,
+};
 #[cfg(target_os = "linux")]
 pub use worker::{Worker, late_write_rounds, worker_orders, worker_says, worker_stops};

@@ -6,7 +6,6 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
@@ -17,8 +16,6 @@ use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
 
-/// How long a server may take to start, after a crash too.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The user that runs it if the tests run as root, which it refuses: `nobody`.
 const NOBODY: u32 = 65_534;
 /// Who may do everything in it, without a password.
@@ -123,7 +120,7 @@ impl PostgresServer {
     /// Starts it again after [`kill`](Self::kill), with the same data, and waits until it answers.
     pub async fn restart(&self) {
         drop(self.state().take());
-        let started = poll(TIMEOUT, async || {
+        let started = poll(async || {
             let ended = self.state().as_mut().is_none_or(|process| process.ended().is_some());
             if ended {
                 // Right after a kill what is left of the old one may be in the way.

@@ -8,25 +8,51 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::binaries::Version;
 use crate::http;
-use crate::poll::poll;
+use crate::poll::{poll, repeated};
 use crate::ports::Port;
 use crate::process::Process;
 
 use builder::NATS_PASSWORD;
 pub use builder::{NATS_PERMISSIONS, ServerBuilder, nats_options};
 
-/// How long a server may take to start, to stop, to take a new configuration, or to answer on its
-/// monitoring port.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How long a client may take to connect on a busy machine: its own limit is 5 s.
+/// How long a client may take to connect on a busy machine, and a server to answer a request: the
+/// client's own limits are 5 s and 10 s.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The options of a client that waits for a busy machine.
+pub fn client_options() -> ConnectOptions {
+    let options = ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
+    options.request_timeout(Some(CONNECT_TIMEOUT))
+}
+
+/// Connects, and again where a server has given up: it waits 2 s for the credentials of a client.
+///
+/// # Panics
+///
+/// If it cannot connect, or is refused.
+pub async fn connected<T, F>(attempt: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, ConnectError>>,
+{
+    let is_late = |error: &ConnectError| error.kind() != ConnectErrorKind::AuthorizationViolation;
+    repeated(attempt, is_late).await.expect("a connection")
+}
+
+/// JetStream, also for who publishes, with time for a busy machine: its own limit is 5 s. A cluster
+/// may lose a request: there it is better repeated.
+pub fn jetstream_on(client: Client) -> Context {
+    let mut context = jetstream::new(client);
+    context.set_timeout(CONNECT_TIMEOUT);
+    context
+}
 
 /// A nats-server on ports of the loopback interface that stay its own through restarts, with its
 /// files in a temporary directory. Dropping it kills it and removes them.
@@ -81,10 +107,8 @@ impl Server {
     }
 
     /// A new connection to it, for a server without users.
-    pub async fn connect(&self) -> async_nats::Client {
-        let options = async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
-        let connected = options.connect(self.url()).await;
-        connected.expect("a connection to the server just started")
+    pub async fn connect(&self) -> Client {
+        connected(|| client_options().connect(self.url())).await
     }
 
     /// Its name, which no other server has.
@@ -113,7 +137,7 @@ impl Server {
         let Some(mut process) = self.take() else { return };
         process.resume(); // a paused process would never see the request
         process.signal(Signal::TERM);
-        let ended = poll(TIMEOUT, async || process.ended()).await;
+        let ended = poll(async || process.ended()).await;
         assert!(ended.is_some(), "nats-server did not stop:\n{}", self.log());
     }
 
@@ -172,7 +196,7 @@ impl Server {
         if let Some(process) = &self.state().process {
             process.signal(Signal::HUP);
         }
-        let taken = poll(TIMEOUT, async || {
+        let taken = poll(async || {
             let now = http::monitor(self.monitoring(), "/varz").await?["config_load_time"].clone();
             (now != before).then_some(())
         });
@@ -200,7 +224,7 @@ impl Server {
     ///
     /// Where it does not answer.
     pub async fn monitor(&self, path: &str) -> Value {
-        match poll(TIMEOUT, async || self.ask(path).await).await {
+        match poll(async || self.ask(path).await).await {
             Some(answer) => answer,
             None => panic!("no answer to {path} from nats-server:\n{}", self.log()),
         }
@@ -265,7 +289,7 @@ impl Server {
     /// Starts it and waits until it is healthy; false if another process has one of its ports.
     pub(crate) async fn launch(&self) -> bool {
         self.spawn();
-        let started = poll(TIMEOUT, async || {
+        let started = poll(async || {
             if self.lost_its_port() {
                 return Some(false);
             }

@@ -1,14 +1,14 @@
 //! The proxy loses exactly the chosen messages.
 
-use async_nats::jetstream::{self, kv};
-use incumbent_test_support::{Cluster, Proxy, Request, Server, eventually};
+use async_nats::jetstream::kv;
+use incumbent_test_support::{Cluster, Proxy, Request, Server, eventually, jetstream_on};
 use tokio::task::JoinHandle;
 
 /// A bucket reached through the proxy, and the same bucket reached past it.
 async fn bucket(server: &Server, proxy: &Proxy) -> (kv::Store, kv::Store) {
     let config = kv::Config { bucket: "B".to_owned(), ..kv::Config::default() };
-    let direct = jetstream::new(server.connect().await).create_key_value(config).await.unwrap();
-    let context = jetstream::new(async_nats::connect(proxy.url()).await.unwrap());
+    let direct = jetstream_on(server.connect().await).create_key_value(config).await.unwrap();
+    let context = jetstream_on(proxy.connect().await);
     (context.get_key_value("B").await.unwrap(), direct)
 }
 
@@ -54,7 +54,7 @@ async fn a_lost_request_never_arrives() {
 async fn a_cut_client_comes_back_unless_it_is_refused() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
-    let client = async_nats::connect(proxy.url()).await.unwrap();
+    let client = proxy.connect().await;
     let connected = || client.connection_state() == async_nats::connection::State::Connected;
     proxy.refuse(true);
     proxy.cut();
@@ -69,7 +69,7 @@ async fn a_cut_client_comes_back_unless_it_is_refused() {
 async fn a_client_of_the_proxy_learns_of_no_other_server() {
     let cluster = Cluster::start().await;
     let proxy = Proxy::start(cluster.server(0).address());
-    let client = async_nats::connect(proxy.url()).await.unwrap();
+    let client = proxy.connect().await;
     assert_eq!(client.server_info().connect_urls, Vec::<String>::new());
     let direct = cluster.connect().await;
     assert_ne!(direct.server_info().connect_urls, Vec::<String>::new());

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use async_nats::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::server::{client_options, connected};
 use trap::{Effect, Traps};
 
 pub use request::Request;
@@ -109,6 +111,11 @@ impl Proxy {
     /// Where clients connect, as a URL.
     pub fn url(&self) -> String {
         format!("nats://{}", self.address)
+    }
+
+    /// A new connection by way of it, for a server without users.
+    pub async fn connect(&self) -> Client {
+        connected(|| client_options().connect(self.url())).await
     }
 
     /// Swallows all messages that go one way from now on, with the connections open.

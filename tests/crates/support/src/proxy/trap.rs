@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::request::Request;
+use crate::poll::LIMIT;
 
 /// What happens to a request that walks into a trap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,12 +94,14 @@ impl Trap {
     ///
     /// # Panics
     ///
-    /// After a minute without any.
+    /// After two minutes without any.
     pub async fn sprung(&mut self) -> Request {
-        match timeout(Duration::from_secs(60), self.events.recv()).await {
+        match timeout(LIMIT, self.events.recv()).await {
             Ok(Some(request)) => request,
             Ok(None) => unreachable!("the trap itself keeps the sender"),
-            Err(_) => panic!("waited a minute for a request to walk into the trap {:?}", self.rule),
+            Err(_) => {
+                panic!("waited {LIMIT:?} for a request to walk into the trap {:?}", self.rule)
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::ConnectOptions;
 
-use super::{Server, State};
+use super::{Server, State, client_options};
 use crate::binaries::{Version, find};
 use crate::ports::Port;
 
@@ -18,7 +18,8 @@ pub(super) const NATS_PASSWORD: &str = "pw";
 
 /// How a client of this role connects, with its documented inbox. It reconnects soon.
 pub fn nats_options(role: &str) -> ConnectOptions {
-    ConnectOptions::with_user_and_password(role.to_owned(), NATS_PASSWORD.to_owned())
+    client_options()
+        .user_and_password(role.to_owned(), NATS_PASSWORD.to_owned())
         .custom_inbox_prefix(format!("_INBOX_incumbent_{role}"))
         .reconnect_delay_callback(|_| Duration::from_millis(50))
 }
