@@ -1,16 +1,12 @@
 //! The checkpoint: what one term leaves to the next.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{CheckpointVersion, LockErrorKind};
 use incumbent::{Checkpoint, CheckpointErrorKind, Election, Leadership, MAX_CHECKPOINT_LEN};
 
-use super::{Process, Service, in_one_term, leads, resigns_to, soon};
-
-/// Of a request.
-const REQUEST: Duration = Duration::from_secs(5);
+use super::{Process, Service, TIMEOUT, in_one_term, leads, resigns_to, soon};
 
 async fn candidate<S: Service>(service: &S, identity: &str) -> Election {
     service.candidate(identity).await.checkpoint().start().expect("a start")
@@ -78,7 +74,7 @@ pub async fn a_checkpoint_outlives_crashes_and_releases<S: Service>() {
     let lock = service.lock().await;
     let (next, data, stored) = in_one_term(&third, async |leadership: &Leadership| {
         let checkpoint = leadership.checkpoint().expect("it was asked for");
-        let stored = lock.checkpoint("my_app", REQUEST).await.expect("a read");
+        let stored = lock.checkpoint("my_app", TIMEOUT).await.expect("a read");
         (leadership.token(), checkpoint.data(), stored.expect("a checkpoint"))
     })
     .await;
@@ -92,9 +88,9 @@ pub async fn a_checkpoint_is_written_by_its_last_reader_only<S: Service>() {
     let service = S::start().await;
     let (lock, other) = (service.lock().await, service.lock().await);
     let (store, other) = (lock.checkpoints().expect("it"), other.checkpoints().expect("it"));
-    assert_eq!(store.load("my_app", REQUEST).await.expect("a read"), None);
+    assert_eq!(store.load("my_app", TIMEOUT).await.expect("a read"), None);
     let write = async |content: &[u8], expected: Option<&CheckpointVersion>| {
-        store.store("my_app", content.to_vec(), expected, REQUEST).await
+        store.store("my_app", content.to_vec(), expected, TIMEOUT).await
     };
     let conflicts = async |expected: Option<&CheckpointVersion>| {
         let refused = write(b"late", expected).await.expect_err("a conflict");
@@ -103,15 +99,15 @@ pub async fn a_checkpoint_is_written_by_its_last_reader_only<S: Service>() {
     conflicts(Some(&CheckpointVersion::number(1))).await;
     let first = write(b"a\0\xff\n", None).await.expect("a write");
     conflicts(None).await;
-    let stored = other.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    let stored = other.load("my_app", TIMEOUT).await.expect("a read").expect("a checkpoint");
     assert_eq!((&stored.version, &*stored.content), (&first, &b"a\0\xff\n"[..]));
     let second = write(b"a\0\xff\r\n", Some(&first)).await.expect("a write");
     assert_ne!(first, second);
     conflicts(Some(&first)).await;
     conflicts(None).await;
     let longest = vec![b'\n'; MAX_CHECKPOINT_LEN + 200];
-    let third = other.store("my_app", longest.clone(), Some(&second), REQUEST).await;
-    let stored = store.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    let third = other.store("my_app", longest.clone(), Some(&second), TIMEOUT).await;
+    let stored = store.load("my_app", TIMEOUT).await.expect("a read").expect("a checkpoint");
     assert_eq!((stored.version, stored.content), (third.expect("a write"), longest));
     conflicts(Some(&second)).await;
 }
@@ -123,7 +119,7 @@ pub async fn a_former_leader_saves_nothing<S: Service>() {
     drop(leadership);
     let lock = service.lock().await;
     let store = lock.checkpoints().expect("it stores them");
-    let before = store.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    let before = store.load("my_app", TIMEOUT).await.expect("a read").expect("a checkpoint");
     let second = candidate(&*service, "second").await;
     let leadership = resigns_to(&first.election, &second).await;
     first.election.stop().await;
@@ -132,7 +128,7 @@ pub async fn a_former_leader_saves_nothing<S: Service>() {
     drop(leadership);
 
     // A write that was on its way, and one by what did not notice the end of its term.
-    let late = store.store("my_app", b"late".to_vec(), Some(&before.version), REQUEST).await;
+    let late = store.store("my_app", b"late".to_vec(), Some(&before.version), TIMEOUT).await;
     assert_eq!(late.expect_err("a conflict").kind(), LockErrorKind::Conflict);
     let late = checkpoint.save("late").await.expect_err("it is over");
     let is_refused = match late.kind() {
@@ -141,7 +137,7 @@ pub async fn a_former_leader_saves_nothing<S: Service>() {
     };
     assert!(is_refused, "{late}");
     let (token, stored) = in_one_term(&second, async |leadership: &Leadership| {
-        (leadership.token(), lock.checkpoint("my_app", REQUEST).await.expect("a read"))
+        (leadership.token(), lock.checkpoint("my_app", TIMEOUT).await.expect("a read"))
     })
     .await;
     let stored = stored.expect("a checkpoint");
@@ -156,8 +152,8 @@ pub async fn a_checkpoint_is_no_election<S: Service>() {
     let lock = service.operators_lock().await;
     let admin = lock.admin().expect("an operator's lock");
     let (names, records) = in_one_term(&election, async |_: &Leadership| {
-        let names = admin.names(REQUEST).await.expect("a list");
-        (names, admin.list(REQUEST).await.expect("a list"))
+        let names = admin.names(TIMEOUT).await.expect("a list");
+        (names, admin.list(TIMEOUT).await.expect("a list"))
     })
     .await;
     assert_eq!(names.len(), 1, "{names:?}");
@@ -170,7 +166,7 @@ pub async fn an_election_without_a_checkpoint_stores_none<S: Service>() {
     let election = service.candidate("first").await.start().expect("a start");
     let leadership = leads(&election).await;
     assert!(leadership.checkpoint().is_none());
-    let stored = service.lock().await.checkpoint("my_app", REQUEST).await;
+    let stored = service.lock().await.checkpoint("my_app", TIMEOUT).await;
     assert_eq!(stored.expect("a read"), None);
     drop(leadership);
     election.stop().await;

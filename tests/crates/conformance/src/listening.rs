@@ -9,9 +9,7 @@ use incumbent::lock::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use super::{first_write, soon};
-
-const TIMEOUT: Duration = Duration::from_secs(5);
+use super::{TIMEOUT, first_write, soon};
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
