@@ -8,18 +8,17 @@ use std::time::Duration;
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Token};
 use incumbent_test_support::{Authority, EtcdCluster, eventually};
 
-use crate::conformance::{first_write, leads, leads_before};
-use crate::env::TestEnv;
+use crate::conformance::{TIMEOUT, first_write, leads, leads_before};
+use crate::env::{TestEnv, answered, read, write};
 
 const LEASE: Duration = Duration::from_secs(3);
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_user_needs_permission_for_the_prefix_alone() {
     let env = TestEnv::<1>::alone(LEASE).await;
     let prefix = format!("{}/", env.prefix);
     let early = env.etcd().user("candidate", "c").lock().unwrap();
-    early.read("my_app", TIMEOUT).await.unwrap();
+    read(&early, "my_app").await;
     for command in [
         &["user", "add", "root:r"][..],
         &["user", "grant-role", "root", "root"],
@@ -45,35 +44,36 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     ] {
         env.cluster.ctl(command).await;
     }
-    early.read("my_app", TIMEOUT).await.expect("it authenticates by now");
+    read(&early, "my_app").await; // it authenticates by now
     let user = |name: &str, password: &str| env.etcd().user(name, password).lock().unwrap();
     let kind = |error: incumbent::lock::LockError| {
         assert!(!error.to_string().contains('\n'), "{error}");
         error.kind()
     };
     for lock in [env.etcd_lock(), user("candidate", "wrong"), user("nobody", "c")] {
-        let error = lock.read("my_app", TIMEOUT).await.unwrap_err();
+        let error = answered(|| lock.read("my_app", TIMEOUT)).await.unwrap_err();
         assert_eq!(kind(error), LockErrorKind::Denied);
     }
     let elsewhere = env.etcd().prefix("elsewhere").user("candidate", "c").lock().unwrap();
-    assert_eq!(kind(elsewhere.read("a", TIMEOUT).await.unwrap_err()), LockErrorKind::Denied);
+    let denied = answered(|| elsewhere.read("a", TIMEOUT)).await.unwrap_err();
+    assert_eq!(kind(denied), LockErrorKind::Denied);
 
     // The key of the election alone is not enough, nor that and the one for etcd's own candidates.
     let observer = user("observer", "o");
     for lock in [&observer, &user("one", "o"), &user("two", "o")] {
-        let denied = lock.check_release("my_app", TIMEOUT).await.unwrap_err();
+        let denied = answered(|| lock.check_release("my_app", TIMEOUT)).await.unwrap_err();
         assert_eq!(kind(denied), LockErrorKind::Denied);
     }
     let first = env.campaign_with("first", user("candidate", "c"));
     drop(leads(&first).await);
-    assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
-    let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
+    assert_eq!(answered(|| observer.names(TIMEOUT)).await.unwrap(), ["my_app"]);
+    let denied = write(&observer, "other", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);
     // From the first acquisition on it is.
-    let denied = observer.check_release("my_app", TIMEOUT).await.unwrap_err();
+    let denied = answered(|| observer.check_release("my_app", TIMEOUT)).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);
     for lock in [user("one", "o"), user("two", "o"), user("candidate", "c")] {
-        lock.check_release("my_app", TIMEOUT).await.unwrap();
+        answered(|| lock.check_release("my_app", TIMEOUT)).await.unwrap();
     }
     // Hints come to an observer, and to a candidate after a restart, which has lost its session.
     let watching = incumbent::observe("my_app", user("observer", "o")).unwrap();
@@ -107,14 +107,14 @@ async fn a_term_outlives_changes_of_users_where_tokens_are_signed() {
         env.cluster.ctl(command).await;
     }
     let lock = env.etcd().user("root", "r").lock().unwrap();
-    let mut revision = lock.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
+    let mut revision = write(&lock, "my_app", first_write(LEASE, 1, None, None)).await.unwrap();
     let token = Token(revision.0);
     for role in ["a", "b"] {
         env.cluster.ctl(&["--user=root:r", "role", "add", role]).await;
-        lock.read("my_app", TIMEOUT).await.expect("it authenticates again to read");
+        read(&lock, "my_app").await; // it authenticates again
         env.cluster.ctl(&["--user=root:r", "role", "delete", role]).await;
         let renewal = first_write(LEASE, 1, Some(revision), Some(token));
-        revision = lock.write("my_app", renewal).await.expect("it authenticates again to write");
+        revision = write(&lock, "my_app", renewal).await.expect("it authenticates again to write");
     }
 }
 

@@ -5,13 +5,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::etcd::{Etcd, EtcdLock};
-use incumbent::lock::Lock;
+use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Revision, Write};
 use incumbent::{Election, new_election};
-use incumbent_test_support::EtcdCluster;
+use incumbent_test_support::{EtcdCluster, repeated};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::conformance::{Service, working};
+use crate::conformance::{Service, TIMEOUT, working};
+
+/// What a request leads to, however often it takes to connect: the limit of that is 5 s.
+pub async fn answered<T, F>(request: impl Fn() -> F) -> Result<T, LockError>
+where
+    F: Future<Output = Result<T, LockError>>,
+{
+    repeated(request, |error: &LockError| error.kind() == LockErrorKind::Unavailable).await
+}
+
+/// What is read of an election.
+pub async fn read(lock: &EtcdLock, name: &str) -> Reading {
+    answered(|| lock.read(name, TIMEOUT)).await.expect("a reading")
+}
+
+/// What a write leads to.
+pub async fn write(lock: &EtcdLock, name: &str, write: Write) -> Result<Revision, LockError> {
+    answered(|| lock.write(name, write.clone())).await
+}
 
 /// One cluster of a size serves all tests that do not break it.
 async fn shared_cluster(members: usize) -> Arc<EtcdCluster> {

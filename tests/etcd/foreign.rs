@@ -7,10 +7,8 @@ use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Reading, Revision, Token};
 use incumbent_test_support::eventually;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::conformance::{LEASE, first_write, leads, soon};
-use crate::env::TestEnv;
-
-const TIMEOUT: Duration = Duration::from_secs(5);
+use crate::conformance::{LEASE, TIMEOUT, first_write, leads, soon};
+use crate::env::{TestEnv, answered, read, write};
 
 /// A candidate of `concurrency.Election`, as `etcdctl elect` is, leads by a key of its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -22,16 +20,16 @@ async fn no_term_begins_beside_candidates_of_etcds_own_elections() {
     let below = format!("{name}/");
     let keys = async || env.cluster.ctl(&["get", &below, "--prefix", "--keys-only"]).await;
     eventually("it leads", async || keys().await.contains(&below).then_some(())).await;
-    let error = lock.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap_err();
+    let error = write(&lock, "my_app", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("is a candidate of etcd's own election"), "{error}");
     assert!(error.to_string().contains(&below), "{error}");
     // Another election, and one whose name begins alike, is left alone.
-    let other = lock.write("my_app2", first_write(LEASE, 1, None, None)).await.unwrap();
+    let other = write(&lock, "my_app2", first_write(LEASE, 1, None, None)).await.unwrap();
     // A renewal is not refused: its term would end without need.
     let renewal = first_write(LEASE, 1, Some(other), Some(Token(other.0)));
-    lock.write("my_app2", renewal).await.unwrap();
-    assert_eq!(lock.names(TIMEOUT).await.unwrap(), ["my_app2"]);
+    write(&lock, "my_app2", renewal).await.unwrap();
+    assert_eq!(answered(|| lock.names(TIMEOUT)).await.unwrap(), ["my_app2"]);
     foreign.kill().await.unwrap();
     // Its lease, of a minute, lives on without it.
     env.cluster.ctl(&["del", &below, "--prefix"]).await;
@@ -61,12 +59,12 @@ async fn later_candidates_of_etcds_own_elections_wait() {
     second.stop().await;
     assert!(!won.is_finished(), "it does not lead");
     let lock = env.etcd_lock();
-    lock.read("my_app", TIMEOUT).await.unwrap();
+    read(&lock, "my_app").await;
     env.cluster.ctl(&["del", &below]).await;
     assert!(soon("it leads", won).await.unwrap().unwrap().is_some());
-    let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
-    let write = first_write(LEASE, 3, Some(record.revision), None);
-    let error = lock.write("my_app", write).await.unwrap_err();
+    let Reading::Found(record) = read(&lock, "my_app").await else { panic!() };
+    let next = first_write(LEASE, 3, Some(record.revision), None);
+    let error = write(&lock, "my_app", next).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
     foreign.kill().await.unwrap();
 }
@@ -77,12 +75,12 @@ async fn no_number_of_waiting_candidates_prevents_a_term() {
     let env = TestEnv::<1>::new(LEASE).await;
     let lock = env.etcd_lock();
     let acquires = async |name: &str, nonce| {
-        let expected = match env.etcd_lock().read(name, TIMEOUT).await.unwrap() {
+        let expected = match read(&env.etcd_lock(), name).await {
             Reading::Found(record) => Some(record.revision),
             Reading::Empty { .. } => None,
         };
-        lock.read(name, TIMEOUT).await.unwrap();
-        lock.write(name, first_write(LEASE, nonce, expected, None)).await.map(drop)
+        read(&lock, name).await;
+        write(&lock, name, first_write(LEASE, nonce, expected, None)).await.map(drop)
     };
     let granted = env.cluster.ctl(&["lease", "grant", "600"]).await;
     let lease = format!("--lease={}", granted.split_whitespace().nth(1).unwrap());
@@ -129,7 +127,7 @@ async fn no_candidate_that_joins_a_first_acquisition_leads_too() {
         let campaign = ["put", &lease, &candidate, "x"];
         let (_, written) = tokio::join!(env.cluster.ctl(&campaign), async {
             tokio::time::sleep(Duration::from_millis(round * 3)).await;
-            lock.write("my_app", first_write(LEASE, round, None, None)).await
+            write(&lock, "my_app", first_write(LEASE, round, None, None)).await
         });
         if written.is_ok() {
             assert!(created(&candidate).await > created(&placeholder).await, "round {round}");
@@ -146,7 +144,7 @@ async fn a_key_of_another_program_is_not_written_over() {
     let env = TestEnv::<1>::new(LEASE).await;
     let (lock, key) = (env.etcd_lock(), env.key("my_app/"));
     env.cluster.ctl(&["put", &key, "theirs"]).await;
-    let error = lock.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap_err();
+    let error = write(&lock, "my_app", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains(&key), "{error}");
     assert_eq!(env.cluster.ctl(&["get", "--print-value-only", &key]).await.trim(), "theirs");
@@ -158,14 +156,14 @@ async fn a_key_of_another_program_is_no_entry() {
     let lock = env.etcd_lock();
     for value in ["", "c1.example.net", "{}"] {
         env.cluster.ctl(&["put", &env.key("my_app"), value]).await;
-        let error = lock.read("my_app", TIMEOUT).await.unwrap_err();
+        let error = answered(|| lock.read("my_app", TIMEOUT)).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("is not the entry of an election"), "{error}");
     }
     // What it does not expect is never written over.
     for expected in [None, Some(Revision(1))] {
-        let write = first_write(LEASE, 1, expected, None);
-        let kind = lock.write("my_app", write).await.unwrap_err().kind();
+        let over = first_write(LEASE, 1, expected, None);
+        let kind = write(&lock, "my_app", over).await.unwrap_err().kind();
         assert!(matches!(kind, LockErrorKind::Conflict | LockErrorKind::Misconfigured), "{kind:?}");
     }
 }
@@ -176,18 +174,18 @@ async fn a_key_of_another_program_is_no_entry() {
 async fn a_token_is_greater_than_that_of_a_term_nobody_saw() {
     let env = TestEnv::<1>::new(LEASE).await;
     let (late, first, reader) = (env.etcd_lock(), env.etcd_lock(), env.etcd_lock());
-    late.read("my_app", TIMEOUT).await.unwrap();
-    first.read("my_app", TIMEOUT).await.unwrap();
-    let mut newest = first.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
+    read(&late, "my_app").await;
+    read(&first, "my_app").await;
+    let mut newest = write(&first, "my_app", first_write(LEASE, 1, None, None)).await.unwrap();
     for _ in 0..3 {
         let renewal = first_write(LEASE, 1, Some(newest), Some(Token(newest.0)));
-        newest = first.write("my_app", renewal).await.unwrap();
+        newest = write(&first, "my_app", renewal).await.unwrap();
     }
     env.cluster.ctl(&["del", &env.key("my_app")]).await;
-    let next = late.write("my_app", first_write(LEASE, 2, None, None)).await.unwrap();
+    let next = write(&late, "my_app", first_write(LEASE, 2, None, None)).await.unwrap();
     assert!(next > newest, "{next} after {newest}");
     // A reader of the entry counts from the same revision.
-    match reader.read("my_app", TIMEOUT).await.unwrap() {
+    match read(&reader, "my_app").await {
         Reading::Found(record) => assert_eq!(record.revision, next),
         Reading::Empty { .. } => panic!("no key"),
     }

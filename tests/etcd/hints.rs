@@ -5,8 +5,8 @@ use std::time::Duration;
 use incumbent::lock::{Content, Hint, HintSink, Lock, Nonce, Release, Tombstone};
 use tokio::sync::mpsc;
 
-use crate::conformance::{LEASE, first_write, soon};
-use crate::env::TestEnv;
+use crate::conformance::{LEASE, TIMEOUT, first_write, soon};
+use crate::env::{TestEnv, read, write};
 
 /// A standby that hears of a release writes over it at once: a read first would cost the former
 /// holder's lead.
@@ -19,9 +19,9 @@ async fn a_standby_writes_over_what_a_hint_has_shown() {
         standby.subscribe("my_app", HintSink::new(move |hint| drop(sender.send(hint))));
     let covered = async { while !matches!(hints.recv().await, Some(Hint::Coverage(_))) {} };
     soon("a watch", covered).await;
-    let held = holder.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
-    standby.read("my_app", LEASE).await.unwrap();
-    let (by, left, timeout) = (Nonce(1), Duration::ZERO, Duration::from_secs(5));
+    let held = write(&holder, "my_app", first_write(LEASE, 1, None, None)).await.unwrap();
+    read(&standby, "my_app").await;
+    let (by, left, timeout) = (Nonce(1), Duration::ZERO, TIMEOUT);
     let release =
         Release { expected: held, by, left, cause: "resigned", to: None, pause: None, timeout };
     holder.release("my_app", release).await.unwrap();
@@ -35,8 +35,7 @@ async fn a_standby_writes_over_what_a_hint_has_shown() {
         }
     })
     .await;
-    let next = standby
-        .write("my_app", first_write(LEASE, 2, Some(released), None))
+    let next = write(&standby, "my_app", first_write(LEASE, 2, Some(released), None))
         .await
         .expect("no read");
     assert!(next > released);

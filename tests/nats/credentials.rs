@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-use incumbent::{Election, LockUrl, new_election};
+use incumbent::{Election, new_election};
 use incumbent_test_support::{Server, eventually};
 use nkeys::KeyPair;
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::conformance::{LEASE, leads};
+use crate::url::opened;
 
 /// An account with JetStream, and the key that signs for its users.
 struct Account {
@@ -67,7 +68,7 @@ impl Account {
         let file = NamedTempFile::new().unwrap().into_temp_path();
         self.write_user(&file, expires_in);
         let url = format!("{}/MINE?creds={}", self.server.url(), file.display());
-        let lock = url.parse::<LockUrl>().unwrap().open().await.unwrap();
+        let lock = opened(&url).await.unwrap();
         let election = new_election("my_app", lock).lease(LEASE).start().unwrap();
         drop(leads(&election).await);
         (file, election)
@@ -99,7 +100,8 @@ async fn renews(election: &Election) {
 #[tokio::test]
 async fn expired_credentials_are_replaced_by_those_in_the_file() {
     let account = Account::start().await;
-    let (file, election) = account.leader(Duration::from_secs(15)).await;
+    // Long enough for a busy machine to open the lock and to lead.
+    let (file, election) = account.leader(Duration::from_secs(40)).await;
     account.write_user(&file, Duration::from_secs(3600));
     eventually("the first user expires", async || {
         account.server.log().contains("User Authentication Expired").then_some(())

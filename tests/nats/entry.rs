@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream;
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Changes, Election, Leadership};
+use incumbent_test_support::jetstream_on;
 
 use crate::conformance::{leads, lost, sees, soon};
-use crate::env::{BUCKET, TestEnv};
+use crate::env::{BUCKET, TestEnv, answered};
 
 /// Longer than a busy machine holds up a leader.
-const TTL: Duration = Duration::from_secs(5);
+const TTL: Duration = Duration::from_secs(12);
 
 struct Pair {
     env: TestEnv,
@@ -64,7 +64,7 @@ async fn a_purged_key_evicts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purged_stream_evicts() {
     let mut pair = Pair::open().await;
-    let js = jetstream::new(pair.env.client().await);
+    let js = jetstream_on(pair.env.client().await);
     let stream = js.get_stream(format!("KV_{BUCKET}")).await.unwrap();
     stream.purge().await.unwrap();
     assert_eq!(pair.loss().await, Cause::Evicted);
@@ -77,11 +77,12 @@ async fn a_purged_stream_evicts() {
 async fn a_deleted_and_recreated_bucket_is_found_again() {
     let mut pair = Pair::open().await;
     let client = pair.env.client().await;
-    let js = jetstream::new(client.clone());
+    let js = jetstream_on(client.clone());
     js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
     pair.loss().await;
     assert!(!pair.first.is_leader() && !pair.second.is_leader());
-    Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    let config = BucketConfig::new(BUCKET).ttl(TTL);
+    answered(|| Bucket::create(&client, config.clone())).await.unwrap();
     pair.gets_a_new_leader().await;
 }
 
@@ -90,9 +91,10 @@ async fn a_deleted_and_recreated_bucket_is_found_again() {
 async fn a_bucket_replaced_under_a_leader_evicts_it() {
     let mut pair = Pair::open().await;
     let client = pair.env.client().await;
-    let js = jetstream::new(client.clone());
+    let js = jetstream_on(client.clone());
     js.delete_stream(format!("KV_{BUCKET}")).await.unwrap();
-    Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    let config = BucketConfig::new(BUCKET).ttl(TTL);
+    answered(|| Bucket::create(&client, config.clone())).await.unwrap();
     pair.loss().await;
     pair.gets_a_new_leader().await;
 }

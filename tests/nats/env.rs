@@ -3,17 +3,59 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::HeaderMap;
-use async_nats::jetstream;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::{Client, HeaderMap};
 use incumbent::lock::Lock;
-use incumbent::nats::{Bucket, BucketConfig, NatsLock};
+use incumbent::nats::{Bucket, BucketConfig, BucketError, BucketErrorKind, Connection, NatsLock};
 use incumbent::{Election, ElectionBuilder, new_election};
-use incumbent_test_support::{Server, Version};
+use incumbent_test_support::{Server, Version, client_options, connected, jetstream_on, repeated};
 
-use crate::conformance::{Service, working};
+use crate::conformance::{Service, leads, working};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 pub const KEY: &str = "$KV.CHORIA_LEADER_ELECTION.my_app";
+/// A lease that no test waits for: a busy machine loses no term.
+pub const CALM: Duration = Duration::from_secs(60);
+
+/// What a request about a bucket leads to, such as to open it: again where a busy machine takes
+/// longer than the library waits, or a cluster has no leader yet.
+pub async fn answered<T, F>(attempt: impl Fn() -> F) -> Result<T, BucketError>
+where
+    F: Future<Output = Result<T, BucketError>>,
+{
+    repeated(attempt, |error: &BucketError| error.kind() == BucketErrorKind::Unavailable).await
+}
+
+/// Opens a bucket that exists.
+pub async fn opened(connection: impl Into<Connection>, config: BucketConfig) -> Bucket {
+    let connection = connection.into();
+    answered(|| Bucket::open_with(&connection, config.clone())).await.expect("the bucket")
+}
+
+/// A bucket that is new to who creates it, which knows that nobody led before. On a single server:
+/// what an attempt has created whose answer came too late is deleted.
+pub async fn created<F>(client: &Client, name: &str, create: impl Fn() -> F) -> Bucket
+where
+    F: Future<Output = Result<Bucket, BucketError>>,
+{
+    let (context, stream) = (jetstream_on(client.clone()), format!("KV_{name}"));
+    let attempt = || async {
+        let bucket = create().await;
+        if bucket.is_err() {
+            let _ = context.delete_stream(&stream).await; // an error: there is none
+        }
+        bucket
+    };
+    answered(attempt).await.expect("a bucket")
+}
+
+/// Ends a term of `my_app` with a release, so that the next candidate leads at once: who has not
+/// created the bucket would wait for a lease.
+pub async fn released(bucket: &Bucket) {
+    let election = new_election("my_app", bucket.lock()).start().expect("a start");
+    drop(leads(&election).await);
+    election.stop().await;
+}
 
 /// A server with a bucket.
 pub struct TestEnv {
@@ -31,8 +73,14 @@ impl TestEnv {
     }
 
     pub async fn on(server: Server, ttl: Duration) -> Self {
-        let config = BucketConfig::new(BUCKET).ttl(ttl);
-        let bucket = Bucket::create(server.connect().await, config).await.expect("a bucket");
+        Self::with(server, BucketConfig::new(BUCKET).ttl(ttl)).await
+    }
+
+    /// With a bucket like this, whose name is [`BUCKET`].
+    pub async fn with(server: Server, config: BucketConfig) -> Self {
+        let client = server.connect().await;
+        let create = || Bucket::create(client.clone(), config.clone());
+        let bucket = created(&client, BUCKET, create).await;
         Self { server, bucket }
     }
 
@@ -55,13 +103,13 @@ impl TestEnv {
         self.candidate(identity).await.start().expect("a start")
     }
 
-    pub async fn client(&self) -> async_nats::Client {
+    pub async fn client(&self) -> Client {
         self.server.connect().await
     }
 
     /// Publishes to the key without any condition, as `kv put` does.
     pub async fn publish(&self, headers: &[(&str, &str)], value: &str) {
-        let js = jetstream::new(self.client().await);
+        let js = jetstream_on(self.client().await);
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, *value);
@@ -78,20 +126,17 @@ impl TestEnv {
     }
 
     /// The last message under the key, with its headers.
-    pub async fn message(&self) -> Option<jetstream::message::StreamMessage> {
-        let js = jetstream::new(self.client().await);
+    pub async fn message(&self) -> Option<StreamMessage> {
+        let js = jetstream_on(self.client().await);
         let stream = js.get_stream(format!("KV_{BUCKET}")).await.expect("the stream");
         stream.get_last_raw_message_by_subject(KEY).await.ok()
     }
 }
 
 pub async fn lock_at(url: &str) -> NatsLock {
-    let client = async_nats::ConnectOptions::new()
-        .reconnect_delay_callback(|_| Duration::from_millis(50))
-        .connect(url)
-        .await
-        .expect("a connection");
-    Bucket::open(client, BUCKET).await.expect("the bucket").lock()
+    let options = || client_options().reconnect_delay_callback(|_| Duration::from_millis(50));
+    let client = connected(|| options().connect(url)).await;
+    opened(client, BucketConfig::new(BUCKET)).await.lock()
 }
 
 impl Service for TestEnv {

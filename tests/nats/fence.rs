@@ -1,5 +1,6 @@
 //! Fences in streams and buckets, on every version of the server.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +17,9 @@ use incumbent::fence::{FenceError, FenceErrorKind, FencedBucket, FencedStream};
 use incumbent::lock::Token;
 use incumbent::memory::MemoryLock;
 use incumbent::{nats, new_election};
-use incumbent_test_support::{Cluster, Server, Version, eventually, on_versions};
+use incumbent_test_support::{
+    Cluster, Server, Version, connected, eventually, jetstream_on, on_versions, repeated,
+};
 use tokio::task::JoinSet;
 
 use crate::raw::Raw;
@@ -38,25 +41,84 @@ async fn server(version: Version, config: Config) -> (Server, Client) {
     (server, client)
 }
 
-async fn create(client: &Client, config: Config) {
+/// Creates a stream, and waits until a server of a cluster leads it.
+pub async fn create(client: &Client, config: Config) {
     let js = jetstream::new(client.clone());
-    // Files of one of its name that was deleted just now may be in the way for a moment.
+    // Files of one of its name that was deleted just now may be in the way for a moment, and a
+    // cluster may lose a request.
     eventually("a stream", async || js.create_stream(config.clone()).await.ok()).await;
+    if config.num_replicas > 1 {
+        eventually("its leader", async || js.get_stream(&config.name).await.ok()).await;
+    }
 }
 
-pub async fn open(client: &Client, token: u64) -> Result<FencedStream, FenceError> {
+async fn create_bucket(client: &Client, config: kv::Config) -> kv::Store {
+    let js = jetstream_on(client.clone());
+    js.create_key_value(config).await.unwrap()
+}
+
+async fn open(client: &Client, token: u64) -> Result<FencedStream, FenceError> {
     FencedStream::with_token("my_app", Token(token), client.clone(), STREAM, FENCE).await
 }
 
+/// Whether nothing was found out, as on a busy machine, whose answer comes too late.
+fn is_late(error: &FenceError) -> bool {
+    matches!(error.kind(), FenceErrorKind::Unavailable | FenceErrorKind::OutcomeUnknown)
+}
+
+/// What a request leads to that may be sent twice, however often that takes.
+async fn done<T, F>(request: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, FenceError>>,
+{
+    repeated(request, is_late).await.expect("a success")
+}
+
+/// Fences, however often that takes.
+pub async fn claim(client: &Client, token: u64) -> FencedStream {
+    done(|| open(client, token)).await
+}
+
+/// Why a request is refused, however often it takes to learn that.
+async fn refused<T: Debug, F>(request: impl Fn() -> F) -> FenceError
+where
+    F: Future<Output = Result<T, FenceError>>,
+{
+    repeated(request, is_late).await.expect_err("a refusal")
+}
+
 async fn refusal(client: &Client, token: u64) -> FenceError {
-    open(client, token).await.expect_err("a refusal")
+    refused(|| open(client, token)).await
+}
+
+/// Publishes a message once: the server knows one that is sent again by its identifier.
+async fn publish(stream: &FencedStream, subject: &str, text: &str) {
+    let id = || HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), text.into())]);
+    done(|| stream.publish_with_headers(subject, id(), text.to_owned())).await;
+}
+
+/// Writes a value that may be written once only, and returns its revision: where no answer came, a
+/// read shows it.
+async fn written<F>(store: &kv::Store, key: &str, value: &str, write: impl Fn() -> F) -> u64
+where
+    F: Future<Output = Result<u64, FenceError>>,
+{
+    eventually("a write", async || match write().await {
+        Ok(revision) => Some(revision),
+        Err(error) if is_late(&error) => {
+            let entry = store.entry(key).await.ok()??;
+            (entry.value == value).then_some(entry.revision)
+        }
+        Err(error) => panic!("{error}"),
+    })
+    .await
 }
 
 /// All messages in their order, as the subject and the content.
 pub async fn history(client: &Client) -> Vec<(String, String)> {
     let js = jetstream::new(client.clone());
-    let mut stream = eventually("the stream", async || js.get_stream(STREAM).await.ok()).await;
-    let last = stream.info().await.expect("its state").state.last_sequence;
+    let stream = eventually("the stream", async || js.get_stream(STREAM).await.ok()).await;
+    let last = stream.cached_info().state.last_sequence;
     let mut messages = Vec::new();
     for sequence in 1..=last {
         let found = eventually("a message, or none", async || {
@@ -84,18 +146,18 @@ on_versions!(
 );
 async fn streams_refuse_former_leaders(version: Version) {
     let (_server, client) = server(version, orders()).await;
-    let former = open(&client, 7).await.unwrap();
-    former.publish("orders.new", "7 a").await.unwrap();
+    let former = claim(&client, 7).await;
+    publish(&former, "orders.new", "7 a").await;
     // A write of another handle of the same term, and of another election, changes nothing.
-    let other = open(&client, 7).await.unwrap();
-    other.publish("orders.new", "7 b").await.unwrap();
-    former.publish("orders.new", "7 c").await.unwrap();
-    let leader = open(&client, 9).await.unwrap();
+    let other = claim(&client, 7).await;
+    publish(&other, "orders.new", "7 b").await;
+    publish(&former, "orders.new", "7 c").await;
+    let leader = claim(&client, 9).await;
     for handle in [&former, &other] {
-        let error = handle.publish("orders.new", "7 late").await.unwrap_err();
+        let error = refused(|| handle.publish("orders.new", "7 late")).await;
         assert_eq!(error.kind(), STALE_9, "{error}");
     }
-    leader.publish("orders.new", "9 a").await.unwrap();
+    publish(&leader, "orders.new", "9 a").await;
     assert_eq!(refusal(&client, 8).await.kind(), STALE_9);
     let expected = ["7 my_app", "7 a", "7 b", "7 c", "9 my_app", "9 a"];
     assert_eq!(texts(&history(&client).await), expected, "the fence is written once a term");
@@ -108,39 +170,37 @@ on_versions!(
 async fn buckets_refuse_former_leaders(version: Version) {
     let server = Server::builder().version(version).start().await;
     let client = server.connect().await;
-    let js = jetstream::new(client.clone());
     let config = kv::Config { bucket: "STATE".to_owned(), history: 1, ..Default::default() };
-    let store = js.create_key_value(config).await.unwrap();
-    let open = async |token| {
-        FencedBucket::with_token("my_app", Token(token), client.clone(), "STATE").await
-    };
-    let former = open(7).await.unwrap();
-    former.put("position", "1").await.unwrap();
-    former.put("draft", "text").await.unwrap();
-    former.purge("draft").await.unwrap();
-    former.delete("position").await.unwrap();
-    let revision = former.put("position", "2").await.unwrap();
+    let store = create_bucket(&client, config).await;
+    let open = |token| FencedBucket::with_token("my_app", Token(token), &client, "STATE");
+    let former = done(|| open(7)).await;
+    done(|| former.put("position", "1")).await;
+    done(|| former.put("draft", "text")).await;
+    done(|| former.purge("draft")).await;
+    done(|| former.delete("position")).await;
+    let revision = done(|| former.put("position", "2")).await;
     assert_eq!(store.entry("position").await.unwrap().unwrap().revision, revision);
     // The marker of a deletion is no value.
-    let created = former.create("draft", "1").await.unwrap();
-    assert_eq!(former.create("draft", "2").await.unwrap_err().kind(), FenceErrorKind::Conflict);
-    let updated = former.update("draft", "2", created).await.unwrap();
-    let error = former.update("draft", "3", created).await.unwrap_err();
+    let created = written(&store, "draft", "1", || former.create("draft", "1")).await;
+    let error = refused(|| former.create("draft", "2")).await;
     assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
-    former.create("new", "1").await.unwrap();
-    let error = former.update("none", "1", 1).await.unwrap_err();
+    let updated = written(&store, "draft", "2", || former.update("draft", "2", created)).await;
+    let error = refused(|| former.update("draft", "3", created)).await;
     assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
-    let leader = open(9).await.unwrap();
-    assert_eq!(former.update("draft", "late", updated).await.unwrap_err().kind(), STALE_9);
-    assert_eq!(former.create("late", "late").await.unwrap_err().kind(), STALE_9);
-    leader.purge("draft").await.unwrap();
-    leader.delete("new").await.unwrap();
-    let error = former.put("position", "late").await.unwrap_err();
+    written(&store, "new", "1", || former.create("new", "1")).await;
+    let error = refused(|| former.update("none", "1", 1)).await;
+    assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
+    let leader = done(|| open(9)).await;
+    assert_eq!(refused(|| former.update("draft", "late", updated)).await.kind(), STALE_9);
+    assert_eq!(refused(|| former.create("late", "late")).await.kind(), STALE_9);
+    done(|| leader.purge("draft")).await;
+    done(|| leader.delete("new")).await;
+    let error = refused(|| former.put("position", "late")).await;
     assert_eq!(error.kind(), STALE_9, "{error}");
-    assert_eq!(former.delete("position").await.unwrap_err().kind(), STALE_9);
-    assert_eq!(former.purge("position").await.unwrap_err().kind(), STALE_9);
+    assert_eq!(refused(|| former.delete("position")).await.kind(), STALE_9);
+    assert_eq!(refused(|| former.purge("position")).await.kind(), STALE_9);
     assert_eq!(store.get("position").await.unwrap().unwrap(), "2");
-    leader.put("position", "3").await.unwrap();
+    done(|| leader.put("position", "3")).await;
     assert_eq!(store.get("position").await.unwrap().unwrap(), "3");
     // Who lists all keys sees the fence.
     let mut keys: Vec<_> = store.keys().await.unwrap().try_collect().await.unwrap();
@@ -167,19 +227,19 @@ on_versions!(
 async fn removed_fences_end_the_writes_of_a_term(version: Version) {
     let config = Config { allow_message_ttl: true, ..orders() };
     let (_server, client) = server(version, config).await;
-    let js = jetstream::new(client.clone());
+    let js = jetstream_on(client.clone());
     let stream = js.get_stream(STREAM).await.unwrap();
-    let leader = open(&client, 7).await.unwrap();
+    let leader = claim(&client, 7).await;
     let gone = async |handle: &FencedStream, what: &str| {
-        let error = handle.publish("orders.new", "7 late").await.unwrap_err();
+        let error = refused(|| handle.publish("orders.new", "7 late")).await;
         assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{what}: {error}");
     };
     stream.purge().filter(FENCE).await.unwrap();
     gone(&leader, "a purge").await;
-    let leader = open(&client, 8).await.unwrap();
+    let leader = claim(&client, 8).await;
     js.publish(FENCE, "".into()).await.unwrap().await.unwrap();
     gone(&leader, "a message").await;
-    let leader = open(&client, 9).await.unwrap();
+    let leader = claim(&client, 9).await;
     let sequence = stream.get_last_raw_message_by_subject(FENCE).await.unwrap().sequence;
     stream.delete_message(sequence).await.unwrap();
     gone(&leader, "a deletion").await;
@@ -236,8 +296,8 @@ async fn streams_that_remove_their_fence_are_refused(version: Version) {
     create(&client, mirror).await;
     let error = refusal(&client, 7).await;
     assert!(error.to_string().contains("it is a mirror"), "{error}");
-    let error = FencedStream::with_token("my_app", Token(7), client, "NONE", FENCE).await;
-    assert_eq!(error.unwrap_err().kind(), FenceErrorKind::Misconfigured);
+    let open = || FencedStream::with_token("my_app", Token(7), &client, "NONE", FENCE);
+    assert_eq!(refused(open).await.kind(), FenceErrorKind::Misconfigured);
 }
 
 on_versions!(
@@ -255,10 +315,11 @@ async fn limits_of_streams_spare_the_fence(version: Version) {
         ..orders()
     };
     let (_server, client) = server(version, config.clone()).await;
-    let leader = open(&client, 9).await.unwrap();
-    leader.publish("orders.a", "9 a").await.unwrap();
-    leader.publish("orders.b", "9 b").await.unwrap();
-    let error = leader.publish("orders.c", "9 c").await.unwrap_err();
+    let leader = claim(&client, 9).await;
+    publish(&leader, "orders.a", "9 a").await;
+    publish(&leader, "orders.b", "9 b").await;
+    let is_unanswered = |error: &FenceError| error.kind() == FenceErrorKind::OutcomeUnknown;
+    let error = repeated(|| leader.publish("orders.c", "9 c"), is_unanswered).await.unwrap_err();
     assert_eq!(error.kind(), FenceErrorKind::Unavailable, "{error}");
     let brief = Config { max_age: Duration::from_secs(1), ..config };
     jetstream::new(client.clone()).update_stream(brief).await.unwrap();
@@ -269,7 +330,7 @@ async fn limits_of_streams_spare_the_fence(version: Version) {
     })
     .await;
     assert_eq!(texts(&history(&client).await), ["9 my_app"]);
-    leader.publish("orders.c", "9 c").await.unwrap();
+    publish(&leader, "orders.c", "9 c").await;
     assert_eq!(refusal(&client, 7).await.kind(), STALE_9);
 }
 
@@ -280,7 +341,6 @@ on_versions!(
 async fn fences_outlive_the_ttl_of_buckets(version: Version) {
     let server = Server::builder().version(version).start().await;
     let client = server.connect().await;
-    let js = jetstream::new(client.clone());
     let ttl = Duration::from_secs(1);
     for (bucket, limit_markers) in [("BARE", None), ("MARKED", Some(ttl))] {
         let config = kv::Config {
@@ -289,24 +349,23 @@ async fn fences_outlive_the_ttl_of_buckets(version: Version) {
             limit_markers,
             ..Default::default()
         };
-        let store = js.create_key_value(config).await.unwrap();
-        let opened = FencedBucket::with_token("my_app", Token(9), client.clone(), bucket).await;
+        let store = create_bucket(&client, config).await;
+        let open = |token| FencedBucket::with_token("my_app", Token(token), &client, bucket);
         if limit_markers.is_none() {
-            let error = opened.unwrap_err();
+            let error = refused(|| open(9)).await;
             assert!(error.to_string().contains("limit markers"), "{error}");
             continue;
         }
-        let leader = opened.unwrap();
-        leader.create("position", "1").await.unwrap();
+        let leader = done(|| open(9)).await;
+        written(&store, "position", "1", || leader.create("position", "1")).await;
         eventually("the value expires", async || {
             store.get("position").await.unwrap().is_none().then_some(())
         })
         .await;
         // Over the marker of its expiry, too.
-        leader.create("position", "2").await.unwrap();
+        written(&store, "position", "2", || leader.create("position", "2")).await;
         assert_eq!(store.get("_fence.my_app").await.unwrap().unwrap(), "9 my_app");
-        let late = FencedBucket::with_token("my_app", Token(7), client.clone(), bucket).await;
-        assert_eq!(late.unwrap_err().kind(), STALE_9);
+        assert_eq!(refused(|| open(7)).await.kind(), STALE_9);
     }
 }
 
@@ -317,14 +376,14 @@ on_versions!(
 async fn known_message_ids_hide_no_late_write(version: Version) {
     let (_server, client) = server(version, orders()).await;
     let id = || HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), "job 1".into())]);
-    let former = open(&client, 7).await.unwrap();
-    let first = former.publish_with_headers("orders.new", id(), "7 a").await.unwrap();
-    let again = former.publish_with_headers("orders.new", id(), "7 b").await.unwrap();
+    let former = claim(&client, 7).await;
+    let first = done(|| former.publish_with_headers("orders.new", id(), "7 a")).await;
+    let again = done(|| former.publish_with_headers("orders.new", id(), "7 b")).await;
     assert_eq!(first, again, "the same message");
-    let leader = open(&client, 9).await.unwrap();
-    let error = former.publish_with_headers("orders.new", id(), "7 c").await.unwrap_err();
+    let leader = claim(&client, 9).await;
+    let error = refused(|| former.publish_with_headers("orders.new", id(), "7 c")).await;
     assert_eq!(error.kind(), STALE_9, "{error}");
-    let again = leader.publish_with_headers("orders.new", id(), "9 a").await.unwrap();
+    let again = done(|| leader.publish_with_headers("orders.new", id(), "9 a")).await;
     assert_eq!(first, again);
     assert_eq!(texts(&history(&client).await), ["7 my_app", "7 a", "9 my_app"]);
     for name in ["Nats-Expected-Last-Sequence", "nats-rollup", "Nats-Batch-Id", "Nats-Schedule"] {
@@ -339,14 +398,15 @@ on_versions!(#[tokio::test] headers_of_messages_do_not_hide_the_condition: v2_11
 /// force.
 async fn headers_of_messages_do_not_hide_the_condition(version: Version) {
     let (_server, client) = server(version, orders()).await;
-    let former = open(&client, 7).await.unwrap();
-    let _leader = open(&client, 9).await.unwrap();
+    let former = claim(&client, 7).await;
+    let _leader = claim(&client, 9).await;
     for attempt in 0..200 {
         let mut headers = HeaderMap::new();
         for number in 0..attempt % 20 {
             headers.insert(format!("X-{number}"), "Nats-Expected-Last-Subject-Sequence: 1");
         }
-        let error = former.publish_with_headers("orders.new", headers, "7 late").await.unwrap_err();
+        let late = || former.publish_with_headers("orders.new", headers.clone(), "7 late");
+        let error = refused(late).await;
         assert_eq!(error.kind(), STALE_9, "{error}");
     }
     assert_eq!(history(&client).await.len(), 2);
@@ -383,8 +443,8 @@ async fn term_that_is_over_publishes_nothing() {
     let (_server, client) = server(Version::default(), orders()).await;
     let election = new_election("my_app", MemoryLock::new()).start().unwrap();
     let leadership = election.won().await.unwrap();
-    let stream = FencedStream::open(&leadership, &client, STREAM, FENCE).await.unwrap();
-    stream.publish("orders.new", "1").await.unwrap();
+    let stream = done(|| FencedStream::open(&leadership, &client, STREAM, FENCE)).await;
+    publish(&stream, "orders.new", "1").await;
     leadership.resign();
     leadership.ended().await;
     let error = stream.publish("orders.new", "2").await.unwrap_err();
@@ -394,13 +454,13 @@ async fn term_that_is_over_publishes_nothing() {
     drop(leadership);
     // The handle is no share in the term.
     let next = election.won().await.unwrap();
-    FencedStream::open(&next, &client, STREAM, FENCE).await.unwrap();
+    done(|| FencedStream::open(&next, &client, STREAM, FENCE)).await;
     assert_eq!(
         stream.publish("orders.new", "3").await.unwrap_err().kind(),
         FenceErrorKind::TermOver
     );
     for subject in [FENCE, "orders.*", "", "orders. new"] {
-        let stream = FencedStream::open(&next, &client, STREAM, FENCE).await.unwrap();
+        let stream = done(|| FencedStream::open(&next, &client, STREAM, FENCE)).await;
         let error = stream.publish(subject, "4").await.unwrap_err();
         assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{subject:?}: {error}");
     }
@@ -426,9 +486,9 @@ async fn copied_fences_end_the_writes_of_a_term() {
         ..Source::default()
     };
     create(&client, Config { sources: Some(vec![source]), ..orders() }).await;
-    let leader = open(&client, 9).await.unwrap();
-    leader.publish("orders.new", "9").await.unwrap();
-    let js = jetstream::new(client.clone());
+    let leader = claim(&client, 9).await;
+    publish(&leader, "orders.new", "9").await;
+    let js = jetstream_on(client.clone());
     js.publish("origin.fence", "9 my_app".into()).await.unwrap().await.unwrap();
     crate::conformance::soon("the copy", async {
         while history(&client).await.len() < 3 {
@@ -436,7 +496,7 @@ async fn copied_fences_end_the_writes_of_a_term() {
         }
     })
     .await;
-    let error = leader.publish("orders.new", "9").await.unwrap_err();
+    let error = refused(|| leader.publish("orders.new", "9")).await;
     assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
 }
 
@@ -457,21 +517,19 @@ async fn least_permissions_are_enough() {
         )
         .start()
         .await;
-    let admin = nats::connect(server.url_as("admin", "pw"), nats::connect_options()).await.unwrap();
-    create(admin.client(), orders()).await;
-    let url = server.url_as("leader", "pw");
-    let connection = nats::connect(url, nats::connect_options()).await.unwrap();
-    let open = async |stream, fence| {
-        FencedStream::with_token("my_app", Token(9), &connection, stream, fence).await
-    };
-    let leader = open(STREAM, FENCE).await.unwrap();
-    leader.publish("orders.new", "9").await.unwrap();
-    let error = leader.publish("other.new", "9").await.unwrap_err();
+    let connect = |user| nats::connect(server.url_as(user, "pw"), nats::connect_options());
+    create(connected(|| connect("admin")).await.client(), orders()).await;
+    let connection = connected(|| connect("leader")).await;
+    let open =
+        |stream, fence| FencedStream::with_token("my_app", Token(9), &connection, stream, fence);
+    let leader = done(|| open(STREAM, FENCE)).await;
+    publish(&leader, "orders.new", "9").await;
+    let error = refused(|| leader.publish("other.new", "9")).await;
     assert!(error.to_string().contains("publish to other.new; grant it"), "{error}");
     for (stream, fence, subject) in
         [("OTHER", FENCE, "$JS.API.STREAM.INFO.OTHER"), (STREAM, "other.fence", "other.fence")]
     {
-        let error = open(stream, fence).await.unwrap_err();
+        let error = refused(|| open(stream, fence)).await;
         assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(&format!("publish to {subject}; grant it")), "{error}");
     }
@@ -504,12 +562,12 @@ async fn stale_answers_do_not_end_a_term() {
             former.publish(request.reply.unwrap(), answer.into()).await.unwrap();
         }
     });
-    let leader = open(&client, 9).await.unwrap();
+    let leader = claim(&client, 9).await;
     assert_eq!(stale.load(Relaxed), 0);
     let id = || HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), "job 1".into())]);
-    let sequence = leader.publish_with_headers("orders.new", id(), "9 a").await.unwrap();
+    let sequence = done(|| leader.publish_with_headers("orders.new", id(), "9 a")).await;
     stale.store(3, Relaxed);
-    let again = leader.publish_with_headers("orders.new", id(), "9 a").await.unwrap();
+    let again = done(|| leader.publish_with_headers("orders.new", id(), "9 a")).await;
     assert_eq!((again, stale.load(Relaxed)), (sequence, 0));
     answers.abort();
 }
@@ -519,18 +577,19 @@ async fn stale_answers_do_not_end_a_term() {
 async fn watchers_of_all_keys_see_the_fence() {
     let server = Server::start().await;
     let client = server.connect().await;
-    let js = jetstream::new(client.clone());
     let config = kv::Config { bucket: "STATE".to_owned(), ..Default::default() };
-    let store = js.create_key_value(config).await.unwrap();
+    let store = create_bucket(&client, config).await;
     let mut watch = store.watch_all().await.unwrap();
-    let bucket = FencedBucket::with_token("my_app", Token(9), client, "STATE").await.unwrap();
-    bucket.put("position", "1").await.unwrap();
+    let open = || FencedBucket::with_token("my_app", Token(9), &client, "STATE");
+    let bucket = done(open).await;
+    done(|| bucket.put("position", "1")).await;
     for key in ["_fence.my_app", "position"] {
         assert_eq!(watch.next().await.unwrap().unwrap().key, key);
     }
 }
 
-/// Of tasks that count in the same key, each counts once, whatever others write meanwhile.
+/// Of tasks that count in the same key, each for itself, each counts once, whatever others write
+/// meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn updates_of_one_term_exclude_each_other() {
     for replicas in [1, 3] {
@@ -539,24 +598,32 @@ async fn updates_of_one_term_exclude_each_other() {
         let js = jetstream::new(client.clone());
         let config =
             kv::Config { bucket: "STATE".to_owned(), num_replicas: replicas, ..Default::default() };
-        let store = js.create_key_value(config).await.unwrap();
-        let bucket = FencedBucket::with_token("my_app", Token(9), client, "STATE").await.unwrap();
-        let bucket = std::sync::Arc::new(bucket);
-        bucket.create("count", "0").await.unwrap();
+        let create = async || js.create_key_value(config.clone()).await.ok();
+        let store = eventually("a bucket", create).await;
+        let open = || FencedBucket::with_token("my_app", Token(9), &client, "STATE");
+        let bucket = Arc::new(done(open).await);
+        written(&store, "counts", "0 0 0 0", || bucket.create("counts", "0 0 0 0")).await;
         let mut tasks = JoinSet::new();
         for task in 0..4 {
-            let (bucket, store) = (std::sync::Arc::clone(&bucket), store.clone());
+            let (bucket, store) = (Arc::clone(&bucket), store.clone());
             tasks.spawn(async move {
-                for _ in 0..5 {
-                    bucket.put(&format!("other.{task}"), "1").await.unwrap();
+                let other = format!("other.{task}");
+                for number in 1..=5 {
+                    done(|| bucket.put(&other, "1")).await;
                     loop {
                         // A direct read may be an older one, of which there is no update.
-                        let Ok(Some(entry)) = store.entry("count").await else { continue };
-                        let count: u64 =
-                            std::str::from_utf8(&entry.value).unwrap().parse().unwrap();
-                        let next = (count + 1).to_string();
-                        match bucket.update("count", next, entry.revision).await {
+                        let Ok(Some(entry)) = store.entry("counts").await else { continue };
+                        let text = std::str::from_utf8(&entry.value).unwrap();
+                        let mut counts: Vec<u64> =
+                            text.split(' ').map(|count| count.parse().unwrap()).collect();
+                        if counts[task] == number {
+                            break; // no answer had come to the update
+                        }
+                        counts[task] += 1;
+                        let next = counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+                        match bucket.update("counts", next, entry.revision).await {
                             Ok(_) => break,
+                            Err(error) if is_late(&error) => {}
                             Err(error) => {
                                 assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
                             }
@@ -569,7 +636,7 @@ async fn updates_of_one_term_exclude_each_other() {
             done.unwrap();
         }
         let counted = eventually("the last count", async || {
-            store.get("count").await.unwrap().filter(|count| count == "20")
+            store.get("counts").await.ok()?.filter(|counts| counts == "5 5 5 5")
         });
         counted.await;
     }
@@ -584,20 +651,25 @@ async fn replicated_streams_take_writes_at_the_same_time(version: Version) {
     let cluster = Cluster::builder().version(version).start().await;
     let client = cluster.connect().await;
     create(&client, Config { num_replicas: 3, ..orders() }).await;
-    let leader = std::sync::Arc::new(open(&client, 7).await.unwrap());
-    let other = std::sync::Arc::new(open(&cluster.connect().await, 7).await.unwrap());
+    let leader = Arc::new(claim(&client, 7).await);
+    let other = Arc::new(claim(&cluster.connect().await, 7).await);
+    // Not where other writes keep one from being stored.
+    let is_late = |error: &FenceError| is_late(error) && !error.to_string().contains("in flight");
     let mut writes = JoinSet::new();
-    for number in 0..100 {
-        let handle = std::sync::Arc::clone(if number % 4 == 0 { &other } else { &leader });
-        writes.spawn(async move { handle.publish("orders.new", "7").await });
+    for number in 0..100_u64 {
+        let handle = Arc::clone(if number % 4 == 0 { &other } else { &leader });
+        writes.spawn(async move {
+            let id = || HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), number.into())]);
+            repeated(|| handle.publish_with_headers("orders.new", id(), "7"), is_late).await
+        });
     }
     let mut stored = std::collections::BTreeSet::new();
     while let Some(written) = writes.join_next().await {
         stored.insert(written.unwrap().unwrap());
     }
     assert_eq!(stored.len(), 100);
-    let successor = open(&client, 9).await.unwrap();
-    assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
+    let successor = claim(&client, 9).await;
+    assert_eq!(refused(|| leader.publish("orders.new", "7")).await.kind(), STALE_9);
     let before = history(&client).await.len();
     let dead = cluster.await_stream_leader(STREAM).await;
     cluster.server(dead).kill();
@@ -606,7 +678,7 @@ async fn replicated_streams_take_writes_at_the_same_time(version: Version) {
         while successor.publish("orders.new", "9").await.is_err() {}
     })
     .await;
-    assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
+    assert_eq!(refused(|| leader.publish("orders.new", "7")).await.kind(), STALE_9);
     assert_eq!(refusal(&client, 8).await.kind(), STALE_9);
     assert!(history(&client).await.len() > before);
 }

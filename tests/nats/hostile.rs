@@ -11,12 +11,12 @@ use incumbent_test_support::{Proxy, Server, Version, on_versions};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, leads, lost, sees, soon};
-use crate::env::{BUCKET, TestEnv};
+use crate::env::{BUCKET, CALM, TestEnv, answered, created, opened};
 use crate::log::Log;
 use crate::raw::Raw;
 
 /// Longer than a busy machine holds up a leader.
-const TTL: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(16);
 
 /// Soon enough for a leader to meet what was done to its entry.
 const RENEWAL: Duration = Duration::from_millis(700);
@@ -187,7 +187,7 @@ async fn an_endless_entry_expires_on_a_server_without_message_ttls(version: Vers
 /// Ten thousand other keys, and a flood of writes to them, change nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_unrelated_keys_are_ignored() {
-    let env = TestEnv::with_ttl(Duration::from_secs(15)).await;
+    let env = TestEnv::with_ttl(CALM).await;
     let client = env.client().await;
     let noise = async |round: u32| {
         for key in 0..10_000 {
@@ -204,7 +204,7 @@ async fn ten_thousand_unrelated_keys_are_ignored() {
     let leadership = leads(&contest.first).await;
     noise(1).await;
     assert!(leadership.is_valid(), "noise on other keys costs no term");
-    assert!(!env.bucket.health().await.unwrap().is_empty());
+    assert!(!answered(|| env.bucket.health()).await.unwrap().is_empty());
     drop(leadership);
     contest.first.resign();
     contest.ends_well().await;
@@ -253,8 +253,9 @@ async fn forged_messages_beside_the_bucket_end_at_most_a_term() {
 async fn a_step_down_notice_of_another_term_shortens_no_wait() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
-    let client = async_nats::connect(proxy.url()).await.unwrap();
-    let bucket = Bucket::create(client, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
+    let (client, config) = (proxy.connect().await, BucketConfig::new(BUCKET).ttl(TTL));
+    let create = || Bucket::create(&client, config.clone());
+    let bucket = created(&client, BUCKET, create).await;
     let env = TestEnv { server, bucket };
     let behind = new_election("my_app", env.bucket.lock()).identity("cut-off");
     let cut_off = behind.start().unwrap();
@@ -323,7 +324,7 @@ async fn tokens_near_the_largest_integer_are_accepted() {
     let subject = format!("$JS.API.STREAM.CREATE.KV_{BUCKET}");
     let answer = client.request(subject, stream.to_string().into()).await.unwrap();
     assert!(!answer.payload.windows(7).any(|w| w == b"\"error\""), "{:?}", answer.payload);
-    let bucket = Bucket::open_with(client, BucketConfig::new(BUCKET)).await.unwrap();
+    let bucket = opened(client, BucketConfig::new(BUCKET)).await;
     let env = TestEnv { server, bucket };
     let contest = Contest::open(&env, "my_app").await;
     assert!(contest.first.token().is_some_and(|token| token.0 > u64::MAX - 1_000_001));

@@ -8,13 +8,13 @@ use futures_util::StreamExt;
 use incumbent::lock::Lock;
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind, NatsLock};
 use incumbent::{Change, Election, new_election};
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::{Server, connected, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 
 use crate::conformance::{change, leads, soon, working};
-use crate::env::{BUCKET, TestEnv};
+use crate::env::{BUCKET, TestEnv, opened};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -44,13 +44,13 @@ impl Liar {
     }
 
     async fn client(&self) -> async_nats::Client {
-        async_nats::ConnectOptions::new()
-            .reconnect_delay_callback(|_| Duration::from_millis(50))
-            // A server that has fallen silent is given up after two of them.
-            .ping_interval(Duration::from_millis(300))
-            .connect(format!("nats://{}", self.address))
-            .await
-            .unwrap()
+        let options = || {
+            async_nats::ConnectOptions::new()
+                .reconnect_delay_callback(|_| Duration::from_millis(50))
+                // A server that has fallen silent is given up after two of them.
+                .ping_interval(Duration::from_millis(300))
+        };
+        connected(|| options().connect(format!("nats://{}", self.address))).await
     }
 }
 
@@ -84,7 +84,7 @@ async fn carry(
 }
 
 async fn lock_behind(liar: &Liar) -> NatsLock {
-    Bucket::open(liar.client().await, BUCKET).await.unwrap().lock()
+    opened(liar.client().await, BucketConfig::new(BUCKET)).await.lock()
 }
 
 async fn behind(liar: &Liar, name: &str) -> Election {
@@ -118,11 +118,8 @@ async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
             let shown = String::from_utf8_lossy(&lie[..lie.len().min(40)]).into_owned();
             let liar = Liar::before(env.server.address()).await;
             let election = behind(&liar, &format!("e{number}")).await;
-            let leadership = leads(&election).await;
-            assert!(leadership.is_valid());
-            let until = leadership.deadline();
-            drop(leadership);
-            liar.lies.send(lie.to_vec()).unwrap();
+            let until = leads(&election).await.deadline();
+            eventually("a connection", async || liar.lies.send(lie.to_vec()).ok()).await;
             eventually(&format!("{shown:?}: a renewal or a term after it"), async || {
                 let leadership = leads(&election).await;
                 (leadership.is_valid() && leadership.deadline() > until + TTL).then_some(())
@@ -146,13 +143,16 @@ async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
         let dead = lock_behind(&liar).await;
         let election = working(new_election(name, dead.clone())).start().unwrap();
         let leadership = leads(&election).await;
-        liar.lies.send(lie.to_vec()).unwrap();
+        // The first request to fail may have been sent before: it tells of no response.
+        eventually(&format!("{name}: a dead client"), async || {
+            let _ = liar.lies.send(lie.to_vec()); // an error: it connects just now
+            let failure = dead.read(name, TTL).await.err()?;
+            failure.to_string().contains("the connection broke").then_some(())
+        })
+        .await;
         soon("the end of the term", leadership.ended()).await;
         assert!(!election.is_leader());
         eventually("a failure", async || election.lock_failure()).await;
-        // The first request to fail may have been sent before: it tells of no response.
-        let failure = soon("a refusal", dead.read(name, TTL)).await.unwrap_err().to_string();
-        assert!(failure.contains("the connection broke"), "{name}: {failure}");
         drop(leadership);
         let lock = env.lock().await;
         let other = working(new_election(name, lock)).start().unwrap();

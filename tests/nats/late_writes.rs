@@ -4,34 +4,20 @@
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::Config;
-use async_nats::{Client, ConnectOptions, jetstream};
+use async_nats::{Client, ConnectOptions};
 use incumbent::fence::{FenceErrorKind, FencedStream};
 use incumbent::lock::Token;
 use incumbent_test_support::{
-    Cluster, Server, Worker, late_write_rounds, worker_orders, worker_says, worker_stops,
+    Cluster, Server, Worker, connected, late_write_rounds, worker_orders, worker_says, worker_stops,
 };
 
-use crate::fence::{STREAM, history, open};
+use crate::fence::{STREAM, claim, create, history};
 
 const URLS: &str = "INCUMBENT_TEST_URLS";
 
 async fn connect(urls: &[String]) -> Client {
-    ConnectOptions::new()
-        .reconnect_delay_callback(|_| Duration::from_millis(20))
-        .connect(urls)
-        .await
-        .expect("a connection")
-}
-
-/// Fences, however often that takes.
-async fn claim(client: &Client, token: u64) -> FencedStream {
-    loop {
-        match open(client, token).await {
-            Ok(stream) => return stream,
-            Err(error) if error.kind() == FenceErrorKind::Unavailable => pause().await,
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let options = || ConnectOptions::new().reconnect_delay_callback(|_| Duration::from_millis(20));
+    connected(|| options().connect(urls)).await
 }
 
 async fn pause() {
@@ -123,7 +109,7 @@ async fn play(servers: impl Servers, replicas: usize, rounds: u64, fault_every: 
         num_replicas: replicas,
         ..Config::default()
     };
-    jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
+    create(&client, config).await;
     let environment = [(URLS, servers.urls().join(","))];
     let mut worker = Worker::start("late_writes::worker", &environment);
     let (mut acknowledged, mut faults, began) = (0, 0, Instant::now());
@@ -204,7 +190,7 @@ async fn moving_streams_store_no_late_write() {
         num_replicas: 3,
         ..Config::default()
     };
-    jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
+    create(&client, config).await;
     let (rounds, began, mut acknowledged) = (late_write_rounds(4), Instant::now(), 0);
     let beside = connect(&cluster.urls()).await;
     for round in 0..rounds {

@@ -13,13 +13,13 @@ use incumbent::{Cause, Election, Successor, new_election};
 use incumbent_test_support::{Server, eventually};
 use tokio::sync::oneshot;
 
-use crate::conformance::{LEASE, leads, lost, soon, working};
-use crate::env::{BUCKET, TestEnv};
+use crate::conformance::{LEASE, TIMEOUT, leads, lost, soon, working};
+use crate::env::{BUCKET, TestEnv, answered, opened};
 use crate::lock::entry;
 use crate::rights::{connect_as, documented_server};
 
 const GROUPS: u8 = 4;
-/// A lease that no test waits for.
+/// A lease that no test waits for: it is longer than the limit of every wait.
 const LONG: Duration = Duration::from_secs(300);
 /// More candidates than groups, by far.
 const FLEET: usize = 24;
@@ -52,15 +52,13 @@ pub async fn hints_of(lock: &NatsLock, name: &str) -> Hints {
 
 async fn lock_of(env: &TestEnv, groups: u8) -> NatsLock {
     let config = BucketConfig::new(BUCKET).queue_groups(groups);
-    Bucket::open_with(env.client().await, config).await.expect("the bucket").lock()
+    opened(env.client().await, config).await.lock()
 }
 
 /// The one that creates the bucket knows that nobody led before.
 async fn env() -> TestEnv {
-    let server = Server::start().await;
     let config = BucketConfig::new(BUCKET).ttl(LONG).queue_groups(GROUPS);
-    let bucket = Bucket::create(server.connect().await, config).await.expect("a bucket");
-    TestEnv { server, bucket }
+    TestEnv::with(Server::start().await, config).await
 }
 
 /// The first one leads. A notice that its successor missed, as on a busy machine, is repeated with
@@ -281,7 +279,7 @@ async fn an_evicted_leader_notifies_a_successor_in_a_queue_group() {
 async fn a_fleet_adopts_the_groups_of_its_bucket() {
     let env = env().await;
     let adopting = async || {
-        let bucket = Bucket::open(env.client().await, BUCKET).await.expect("the bucket");
+        let bucket = opened(env.client().await, BucketConfig::new(BUCKET)).await;
         hints_of(&bucket.lock(), "my_app").await
     };
     let mut fleet = Vec::new();
@@ -315,7 +313,7 @@ async fn a_bucket_without_metadata_keeps_its_behaviour() {
     assert_eq!(config["metadata"]["incumbent.queue-groups"], GROUPS.to_string());
     config["metadata"] = serde_json::json!({});
     let before = api("UPDATE", config).await["config"].take();
-    let bucket = Bucket::open(env.client().await, BUCKET).await.expect("the bucket");
+    let bucket = opened(env.client().await, BucketConfig::new(BUCKET)).await;
     let hints = [hints_of(&bucket.lock(), "my_app").await, hints(&env, 0).await];
     for _ in 0..100 {
         client.publish(crate::env::KEY, "other".into()).await.expect("a publish");
@@ -332,12 +330,10 @@ async fn a_bucket_without_metadata_keeps_its_behaviour() {
 /// time for Choria's candidates: it acquires nothing. Whoever observes and evicts may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn candidate_unaware_of_choria_acquires_nothing_beside_it() {
-    let server = Server::start().await;
     let config = BucketConfig::new(BUCKET).ttl(LEASE);
     let stating = config.clone().with_choria(true);
-    let bucket = Bucket::create(server.connect().await, stating).await.expect("a bucket");
-    assert!(bucket.lock().timing().with_choria);
-    let env = TestEnv { server, bucket };
+    let env = TestEnv::with(Server::start().await, stating).await;
+    assert!(env.bucket.lock().timing().with_choria);
     let deferred = async || {
         let bucket = Bucket::deferred(env.client().await, config.clone());
         new_election("my_app", bucket.expect("a bucket").lock())
@@ -345,7 +341,7 @@ async fn candidate_unaware_of_choria_acquires_nothing_beside_it() {
     let refused = working(deferred().await.identity("refused")).start().expect("a start");
     soon("the refusal", refusal_of(&refused)).await;
     let lock = Bucket::deferred(env.client().await, config.clone()).expect("a bucket").lock();
-    let reading = lock.read("my_app", LEASE).await.expect("a reading");
+    let reading = lock.read("my_app", TIMEOUT).await.expect("a reading");
     assert!(matches!(reading, Reading::Empty { .. }), "{reading:?}");
     let told = working(deferred().await.identity("told")).with_choria().start().expect("a start");
     drop(leads(&told).await);
@@ -397,7 +393,7 @@ async fn a_value_that_is_neither_true_nor_false_is_refused() {
     let env = env().await;
     let client = env.client().await;
     state(&client, "incumbent.with-choria", "yes").await;
-    let refused = Bucket::open(env.client().await, BUCKET).await.expect_err("a refusal");
+    let refused = answered(|| Bucket::open(&client, BUCKET)).await.expect_err("a refusal");
     assert!(refused.to_string().contains("neither true nor false"), "{refused}");
 }
 
@@ -449,7 +445,7 @@ async fn the_documented_rights_suffice() {
     let config = BucketConfig::new(BUCKET).queue_groups(GROUPS);
     let candidate = async |identity: &str| {
         let connection = connect_as(&server, "candidate").await;
-        let lock = Bucket::open_with(connection, config.clone()).await.expect("the bucket").lock();
+        let lock = opened(connection, config.clone()).await.lock();
         working(new_election("my_app", lock).identity(identity)).start().expect("a start")
     };
     let first = candidate("first").await;
@@ -458,5 +454,6 @@ async fn the_documented_rights_suffice() {
     eventually("it stands by", async || second.leader().map(drop)).await;
     soon("the leader stops", first.stop()).await;
     let _leadership = leads(&second).await;
-    assert_eq!(second.lock_failure(), None);
+    // A busy machine causes one for a moment.
+    eventually("no failure", async || second.lock_failure().is_none().then_some(())).await;
 }

@@ -5,20 +5,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use incumbent::lock::{CandidateRequest, Content, Lock, LockErrorKind, Messages, Reading};
-use incumbent::nats::BucketConfig;
+use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Successor, new_election, observe};
 use incumbent_test_support::{NATS_PERMISSIONS, eventually};
 use tokio::time::Instant;
 
-use crate::conformance::{leads, sees, soon};
-use crate::env::{BUCKET, TestEnv};
+use crate::conformance::{TIMEOUT, leads, sees, soon};
+use crate::env::{BUCKET, CALM, TestEnv, answered};
 use crate::rights::{bucket_as, documented_server, start_as};
 
 /// A busy machine holds up an answer, or a refusal.
 const WITHIN: Duration = Duration::from_secs(3);
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Longer than a busy machine holds up a leader.
-const TTL: Duration = Duration::from_secs(10);
 const CALLS: &str = "incumbent-roll-call.CHORIA_LEADER_ELECTION.my_app";
 const ANSWERS: &str = "incumbent-answer.CHORIA_LEADER_ELECTION";
 
@@ -50,7 +47,7 @@ async fn a_call_has_candidates_write_nowhere_but_to_its_own_answers() {
     let lock = bucket.lock();
     eventually("the only candidate answers", async || {
         let call = lock.call_roll("my_app", CandidateRequest::Identify, WITHIN);
-        let answers = call.await.unwrap();
+        let answers = call.await.ok()?;
         assert!(answers.len() <= 1, "{answers:?}");
         (answers.len() == 1).then_some(())
     })
@@ -71,10 +68,10 @@ async fn a_candidate_without_the_right_leads_and_is_not_found() {
     let election = start_as(&server, "candidate", "first").await;
     let _leadership = leads(&election).await;
     let lock = bucket_as(&server, "observer").await.lock();
-    let refused = lock
-        .call_roll("my_app", CandidateRequest::Identify, WITHIN)
-        .await
-        .expect_err("no right to call");
+    let refused = eventually("no right to call", async || {
+        lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.err()
+    })
+    .await;
     assert_eq!(refused.kind(), LockErrorKind::Denied, "{refused}");
     assert!(refused.to_string().contains(CALLS), "{refused}");
     let admin = bucket_as(&server, "admin").await.lock();
@@ -82,18 +79,16 @@ async fn a_candidate_without_the_right_leads_and_is_not_found() {
         admin.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.expect("a roll call"),
         []
     );
-    assert_eq!(election.lock_failure(), None);
+    // A busy machine causes one for a moment.
+    eventually("no failure", async || election.lock_failure().is_none().then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_answers_are_bounded_and_do_no_harm() {
-    let env = TestEnv::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(CALM).await;
     let client = env.server.connect().await;
     let mut calls = client.subscribe(CALLS).await.unwrap();
     let forger = tokio::spawn(async move {
-        let call = calls.next().await.expect("a call");
-        let call: serde_json::Value = serde_json::from_slice(&call.payload).expect("JSON");
-        let to = format!("{ANSWERS}.my_app.{}", call["id"].as_str().expect("an id"));
         let answer = |identity: &str, nonce: &str| {
             let json = serde_json::json!({
                 "identity": identity, "nonce": nonce, "role": "standby", "priority": 0,
@@ -103,29 +98,33 @@ async fn forged_answers_are_bounded_and_do_no_harm() {
         };
         let evil = "x\u{1b}]0;pwned\u{7}\u{202e}";
         let nonce = "00000000000000ff";
-        for payload in [
-            Bytes::from_static(b""),
-            Bytes::from_static(b"\xff\xfe"),
-            Bytes::from_static(b"[[[[[[[["),
-            Bytes::from(vec![b'x'; 100_000]),
-            answer(&"y".repeat(5_000), nonce),
-            answer("not a nonce", "zz"),
-            answer(evil, nonce),
-            answer(evil, nonce),
-        ] {
-            client.publish(to.clone(), payload).await.unwrap();
+        while let Some(call) = calls.next().await {
+            let call: serde_json::Value = serde_json::from_slice(&call.payload).expect("JSON");
+            let to = format!("{ANSWERS}.my_app.{}", call["id"].as_str().expect("an id"));
+            for payload in [
+                Bytes::from_static(b""),
+                Bytes::from_static(b"\xff\xfe"),
+                Bytes::from_static(b"[[[[[[[["),
+                Bytes::from(vec![b'x'; 100_000]),
+                answer(&"y".repeat(5_000), nonce),
+                answer("not a nonce", "zz"),
+                answer(evil, nonce),
+                answer(evil, nonce),
+            ] {
+                client.publish(to.clone(), payload).await.unwrap();
+            }
+            client.flush().await.unwrap();
         }
-        client.flush().await.unwrap();
     });
-    let bucket = incumbent::nats::Bucket::create_or_open(
-        env.server.connect().await,
-        BucketConfig::new(BUCKET),
-    )
-    .await
-    .unwrap();
-    let found =
-        bucket.lock().call_roll("my_app", CandidateRequest::Identify, TIMEOUT).await.unwrap();
-    forger.await.unwrap();
+    let caller = env.server.connect().await;
+    let open = || Bucket::create_or_open(caller.clone(), BucketConfig::new(BUCKET));
+    let lock = answered(open).await.unwrap().lock();
+    let found = eventually("an answer in time", async || {
+        let found = lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.unwrap();
+        (!found.is_empty()).then_some(found)
+    })
+    .await;
+    forger.abort();
     let [only] = &found[..] else { panic!("one of one nonce: {found:?}") };
     for text in [&only.identity, &only.version, only.leader.as_ref().expect("a leader")] {
         assert!(!text.chars().any(char::is_control), "{text:?}");
@@ -137,7 +136,7 @@ async fn forged_answers_are_bounded_and_do_no_harm() {
 async fn a_flood_of_calls_is_answered_by_a_few() {
     /// The answers are spread over this time: their places are not free again while calls come.
     const WINDOW: Duration = Duration::from_secs(10);
-    let env = TestEnv::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(CALM).await;
     let election = new_election("my_app", env.bucket.lock()).identity("first").start().unwrap();
     let leadership = leads(&election).await;
     let lock = env.lock().await;
@@ -155,11 +154,13 @@ async fn a_flood_of_calls_is_answered_by_a_few() {
         client.publish(CALLS, call).await.unwrap();
     }
     client.flush().await.unwrap();
-    let (mut count, until) = (0, Instant::now() + WINDOW);
+    let until = Instant::now() + WINDOW;
+    soon("an answer", answers.next()).await.expect("an answer");
+    let mut count = 1;
     while let Ok(Some(_)) = tokio::time::timeout_at(until, answers.next()).await {
         count += 1;
     }
-    assert!((1..=8).contains(&count), "{count} answers");
+    assert!(count <= 8, "{count} answers");
     assert!(leadership.is_valid());
 }
 
@@ -177,10 +178,21 @@ async fn an_observer_may_not_move_the_leader_but_a_candidate_may() {
     };
     let control = "incumbent-control.CHORIA_LEADER_ELECTION.my_app";
     let observer = operator("observer").await;
-    let refused = observer.move_leader(Successor::Any).await.expect_err("no right").to_string();
-    assert!(refused.contains(control), "{refused}");
-    let refused = observer.pause(Duration::from_secs(60)).await.expect_err("no right");
-    assert_eq!(refused.kind(), LockErrorKind::Denied, "{refused}");
+    // A refusal that comes late is none.
+    eventually("no right to move", async || {
+        let refused = observer.move_leader(Successor::Any).await.expect_err("no right");
+        refused.to_string().contains(control).then_some(())
+    })
+    .await;
+    eventually("no right to pause", async || {
+        match observer.pause(Duration::from_secs(60)).await {
+            Ok(holders) => assert_eq!(holders, []),
+            Err(refused) if refused.kind() == LockErrorKind::Denied => return Some(()),
+            Err(late) => drop(late),
+        }
+        None
+    })
+    .await;
     assert!(leadership.is_valid());
 
     eventually("the handover", async || leadership.hand_over("second").await.ok()).await;
@@ -194,7 +206,7 @@ async fn an_observer_may_not_move_the_leader_but_a_candidate_may() {
 /// What anybody may send on the subject of requests moves nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_none_are_ignored() {
-    let env = TestEnv::with_ttl(TTL).await;
+    let env = TestEnv::with_ttl(CALM).await;
     let election = new_election("my_app", env.bucket.lock()).identity("first").start().unwrap();
     let leadership = leads(&election).await;
     let observer = observe("my_app", env.lock().await).unwrap();
@@ -215,7 +227,7 @@ async fn requests_that_are_none_are_ignored() {
     let paused = eventually("the pause", async || election.watch().current().paused_until_unix_ms);
     assert!(paused.await < u64::MAX / 2);
     eventually("the end of the pause", async || {
-        observer.pause(Duration::ZERO).await.expect("its end");
+        observer.pause(Duration::ZERO).await.ok()?;
         election.watch().current().paused_until_unix_ms.is_none().then_some(())
     })
     .await;

@@ -5,7 +5,9 @@ use std::path::Path;
 use incumbent::LockUrl;
 use incumbent::lock_url::LockUrlErrorKind;
 use incumbent::nats::{TlsFiles, connect_options, with_servers};
-use incumbent_test_support::{Authority, Port, Server, eventually};
+use incumbent_test_support::{Authority, Port, Server, connected, eventually};
+
+use crate::url::opened;
 
 /// What a server has to log of each client, and its user.
 const USERS: &str = "debug: true\ntrace: true\nauthorization { user: me, password: s3cret }\n";
@@ -40,7 +42,7 @@ async fn server_without_tls_never_receives_credentials() {
     let (options, addresses) = with_servers(connect_options(), &url, &tls).unwrap();
     options.connect(addresses).await.unwrap_err();
     assert!(!knows_credentials(&server), "{}", server.log());
-    format!("{url}/B").parse::<LockUrl>().unwrap().open().await.unwrap();
+    opened(&format!("{url}/B")).await.unwrap();
     assert!(knows_credentials(&server), "{}", server.log());
 }
 
@@ -68,7 +70,7 @@ async fn advertised_server_without_tls_never_receives_credentials() {
     files.authorities = Some(ca.into());
     let url = first.url_as("me", "s3cret");
     let (options, addresses) = with_servers(connect_options(), &url, &files).unwrap();
-    let client = options.connect(addresses).await.expect("TLS");
+    let client = connected(|| options.clone().connect(addresses.clone())).await;
     let advertised = format!("{}", second.address());
     eventually("the address of the second server", async || {
         let pool = client.server_pool().await.ok()?;

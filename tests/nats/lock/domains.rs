@@ -16,8 +16,9 @@ async fn a_bucket_in_a_domain() {
     let mut outside = proxy.lose_request(|request| {
         request.reply.is_some() && !request.subject.starts_with("$JS.hub.API.")
     });
-    let client = async_nats::connect(proxy.url()).await.unwrap();
-    let lock = Bucket::create_or_open(client, config).await.unwrap().lock();
+    let client = proxy.connect().await;
+    let bucket = answered(|| Bucket::create_or_open(&client, config.clone())).await;
+    let lock = bucket.unwrap().lock();
     let mut hints = Hints::of(&lock, "a");
     hints.coverage(Coverage::Full).await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
@@ -49,12 +50,12 @@ async fn a_bucket_below_an_api_prefix() {
           }
         }"#;
     let server = Server::builder().config(accounts).start().await;
-    let admin = user("admin").connect(server.url()).await.unwrap();
-    Bucket::create(admin, BucketConfig::new("B").ttl(TTL)).await.unwrap();
+    let (admin, config) = (client_of("admin", server.url()).await, BucketConfig::new("B").ttl(TTL));
+    answered(|| Bucket::create(&admin, config.clone())).await.unwrap();
 
-    let client = user("a").connect(server.url()).await.unwrap();
+    let client = client_of("a", server.url()).await;
     let config = BucketConfig::new("B").api_prefix("choria.streams");
-    let lock = Bucket::open_with(client, config).await.unwrap().lock();
+    let lock = opened(client, config).await.lock();
     let mut hints = Hints::of(&lock, "a");
     hints.coverage(Coverage::Full).await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
@@ -74,7 +75,7 @@ async fn a_campaign_may_begin_before_its_bucket() {
     assert_eq!(missing.kind(), LockErrorKind::Unavailable);
     assert!(missing.to_string().contains("bucket B does not exist"), "{missing}");
 
-    Bucket::create(server.connect().await, config).await.unwrap();
+    bucket_like(&server, config).await;
     hints.coverage(Coverage::Full).await;
     lock.write("a", entry(1, 1, None)).await.unwrap();
 }
@@ -115,10 +116,10 @@ async fn a_bucket_with_a_shorter_ttl_than_declared_is_refused() {
     let server = Server::start().await;
     let config = BucketConfig::new("B").ttl(TTL);
     let lock = Bucket::deferred(server.connect().await, config.clone()).unwrap().lock();
-    Bucket::create(server.connect().await, config.ttl(TTL / 2)).await.unwrap();
+    bucket_like(&server, config.ttl(TTL / 2)).await;
     let refused = lock.write("a", entry(1, 1, None)).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("its TTL is 10s"), "{refused}");
+    assert!(refused.to_string().contains("its TTL is 30s"), "{refused}");
 }
 
 /// A write that waits in a client's buffer until the server is back is one of long ago.

@@ -8,7 +8,7 @@ use incumbent::lock::{
     CandidateRequest, Content, Coverage, Lock, LockErrorKind, Messages, RollCall, StepDownNotice,
     Successor, Token, Tombstone,
 };
-use incumbent_test_support::{Cluster, Server, Version, eventually, on_versions};
+use incumbent_test_support::{Cluster, Server, Version, eventually, on_versions, repeated};
 use serde_json::json;
 
 use super::*;
@@ -140,7 +140,8 @@ async fn a_step_down_notice_reaches_candidates() {
             revision: Revision(20),
             left: Duration::from_millis(40),
         };
-        bucket_on(&server).await.lock().notify_step_down("a", said).await.unwrap();
+        let former = bucket_on(&server).await.lock();
+        repeated(|| former.notify_step_down("a", said), is_late).await.unwrap();
         let told = hints.until("notice", |hint| match hint {
             Hint::SteppedDown(notice) => Some(*notice),
             _ => None,
@@ -215,12 +216,13 @@ async fn hints_reach_every_server_of_a_cluster() {
     let cluster = Cluster::start().await;
     let client = cluster.connect().await;
     let config = BucketConfig::new("B").ttl(Duration::from_secs(25));
-    let bucket = Bucket::create(client.clone(), config).await.unwrap();
-    let info = api(&client, "STREAM.INFO.KV_B", json!({})).await;
+    let bucket = answered(|| Bucket::create(&client, config.clone())).await.unwrap();
+    let info = async || asked(&client, "STREAM.INFO.KV_B", json!({})).await;
+    let info = eventually("its settings", info).await;
     assert_eq!(info["config"]["num_replicas"], json!(3));
-    assert_eq!(bucket.health().await.unwrap(), []);
+    assert_eq!(answered(|| bucket.health()).await.unwrap(), []);
     for server in cluster.servers() {
-        let lock = Bucket::open(server.connect().await, "B").await.unwrap().lock();
+        let lock = opened_on(server).await.lock();
         // The stream of a young cluster may get another leader meanwhile, which does not know the
         // subscriptions yet. Then the first that is delivered is that the entry is gone.
         let number = Cell::new(0);
@@ -240,7 +242,9 @@ async fn a_successor_is_notified_of_a_release_that_succeeded() {
     let server = Server::start().await;
     let client = server.connect().await;
     let config = BucketConfig::new("B").ttl(TTL);
-    let lock = Bucket::create_or_open(client.clone(), config).await.unwrap().lock();
+    // On the connection of the calls, which keeps their order.
+    let opened = answered(|| Bucket::create_or_open(&client, config.clone())).await;
+    let lock = opened.expect("a bucket").lock();
     let subject = "incumbent-roll-call.B.a";
     let mut calls = client.subscribe(subject).await.unwrap();
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();

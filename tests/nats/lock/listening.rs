@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use incumbent::lock::Coverage;
 use incumbent::nats::{Connection, PermissionWatch};
+use incumbent_test_support::{client_options, connected};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
@@ -31,17 +32,16 @@ fn runtime() -> Runtime {
 /// On a connection that takes one message at a time.
 async fn busy_bucket(server: &Server) -> Bucket {
     let watch = PermissionWatch::new();
-    let observer = watch.clone();
-    let client = async_nats::ConnectOptions::new()
-        .subscription_capacity(1)
-        .event_callback(move |event| {
+    let connect = || {
+        let observer = watch.clone();
+        let options = client_options().subscription_capacity(1).event_callback(move |event| {
             observer.observe(&event);
             std::future::ready(())
-        })
-        .connect(server.url())
-        .await
-        .unwrap();
-    Bucket::open(Connection::new(client, watch), "B").await.unwrap()
+        });
+        options.connect(server.url())
+    };
+    let client = connected(connect).await;
+    opened(Connection::new(client, watch), BucketConfig::new("B")).await
 }
 
 /// Writes to `a` many times, and meanwhile does `between`. Nothing is taken from a connection of
@@ -50,8 +50,8 @@ fn write_many(server: &Server, between: impl AsyncFnOnce(NatsLock) + Send + 'sta
     let url = server.url();
     let writes = std::thread::spawn(move || {
         runtime().block_on(async {
-            let client = async_nats::connect(url).await.unwrap();
-            let writer = Bucket::open(client, "B").await.unwrap().lock();
+            let client = connected(|| client_options().connect(&url)).await;
+            let writer = opened(client, BucketConfig::new("B")).await.lock();
             let mut last = writer.write("a", entry(1, 1, None)).await.unwrap();
             for number in 2..100 {
                 last = writer.write("a", renewal(1, number, last)).await.unwrap();

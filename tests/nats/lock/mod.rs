@@ -15,32 +15,62 @@ use incumbent::lock::{
     Record, Release, Revision, Subscription, Write, WriteId,
 };
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::{Server, client_options, connected, eventually};
 use tokio::sync::mpsc;
 
-/// How long to wait for what must happen. No test measures it.
-const WAIT: Duration = Duration::from_secs(30);
+use crate::conformance::TIMEOUT;
+use crate::env::{answered, created, opened};
 
-/// How long a request may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request to a cluster may take, which may lose it.
+const ATTEMPT: Duration = Duration::from_secs(5);
 
-const TTL: Duration = Duration::from_secs(20);
+/// Longer than a busy machine stands still.
+const TTL: Duration = Duration::from_secs(60);
 
 /// Creates an entry on a cluster, which may be without a leader for a moment: a candidate tries
-/// again, too.
+/// again, too, and reads what became of its attempt.
 async fn tried_again(lock: &NatsLock, name: &str) -> Revision {
+    let create = within(ATTEMPT, entry(1, 1, None));
     eventually("a create on the cluster", async || {
-        match lock.write(name, entry(1, 1, None)).await {
-            Ok(created) => Some(created),
-            Err(error) if error.kind() == LockErrorKind::Unavailable => None,
-            Err(error) => panic!("{error}"),
+        let error = match lock.write(name, create.clone()).await {
+            Ok(created) => return Some(created),
+            Err(error) => error,
+        };
+        assert!(is_late(&error) || error.kind() == LockErrorKind::Conflict, "{error}");
+        match lock.read(name, ATTEMPT).await.ok()? {
+            Reading::Found(Record { revision, content: Content::Held(entry) }) => {
+                let is_ours = entry.mark.is_some_and(|mark| mark.write == create.mark.write);
+                is_ours.then_some(revision)
+            }
+            _ => None,
         }
     })
     .await
 }
 
+/// Whether no answer came in time, or none of a leader of the stream.
+fn is_late(error: &LockError) -> bool {
+    matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown)
+}
+
+/// The bucket `B`, which is created if there is none.
 async fn bucket_on(server: &Server) -> Bucket {
-    Bucket::create_or_open(server.connect().await, BucketConfig::new("B").ttl(TTL)).await.unwrap()
+    bucket_like(server, BucketConfig::new("B").ttl(TTL)).await
+}
+
+async fn bucket_like(server: &Server, config: BucketConfig) -> Bucket {
+    let client = server.connect().await;
+    answered(|| Bucket::create_or_open(&client, config.clone())).await.unwrap()
+}
+
+/// The bucket `B` as who creates it knows it.
+async fn new_bucket(server: &Server, config: BucketConfig) -> Bucket {
+    let client = server.connect().await;
+    created(&client, "B", || Bucket::create_or_open(&client, config.clone())).await
+}
+
+async fn opened_on(server: &Server) -> Bucket {
+    opened(server.connect().await, BucketConfig::new("B")).await
 }
 
 /// A write of candidate `nonce`, its `number`th, whose entry lives as long as the bucket's TTL.
@@ -107,7 +137,12 @@ async fn held(lock: &NatsLock, name: &str) -> (Revision, Entry) {
 
 /// The options of a user whose password is its name after `pw-`.
 fn user(name: &str) -> async_nats::ConnectOptions {
-    async_nats::ConnectOptions::new().user_and_password(name.to_owned(), format!("pw-{name}"))
+    client_options().user_and_password(name.to_owned(), format!("pw-{name}"))
+}
+
+/// A client of that user.
+async fn client_of(name: &str, url: String) -> async_nats::Client {
+    connected(|| user(name).connect(&url)).await
 }
 
 /// Asks the server something in JetStream's own words.
@@ -116,8 +151,17 @@ async fn api(
     verb: &str,
     body: serde_json::Value,
 ) -> serde_json::Value {
-    let answer = client.request(format!("$JS.API.{verb}"), body.to_string().into()).await.unwrap();
-    serde_json::from_slice(&answer.payload).unwrap()
+    asked(client, verb, body).await.unwrap()
+}
+
+/// The answer to that, if there is one in time.
+async fn asked(
+    client: &async_nats::Client,
+    verb: &str,
+    body: serde_json::Value,
+) -> Option<serde_json::Value> {
+    let answer = client.request(format!("$JS.API.{verb}"), body.to_string().into()).await.ok()?;
+    Some(serde_json::from_slice(&answer.payload).unwrap())
 }
 
 /// The hints of one election, in their order.
@@ -136,7 +180,7 @@ impl Hints {
     /// Drops hints until one that is wanted.
     async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Hint) -> Option<T>) -> T {
         let mut others = Vec::new();
-        let wait = tokio::time::timeout(WAIT, async {
+        let wait = tokio::time::timeout(TIMEOUT, async {
             loop {
                 let hint = self.hints.recv().await.expect("hints have ended");
                 match wanted(&hint) {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use incumbent::lock::{Coverage, Lock, LockErrorKind, Reading};
-use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
+use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind, Connection};
 use incumbent::new_election;
-use incumbent_test_support::{Proxy, Request, Server, ServerBuilder, Way};
+use incumbent_test_support::{Proxy, Request, Server, ServerBuilder, Way, connected};
 
 use super::*;
-use crate::conformance::{leads, working};
+use crate::conformance::{leads, soon, working};
 use crate::env::BUCKET;
 
 const BRIEF: Duration = Duration::from_millis(600);
@@ -29,15 +29,24 @@ fn users(publish: &str, subscribe: &str) -> String {
 }
 
 async fn made_by_admin(server: &Server) -> Bucket {
-    let admin = user("admin").connect(server.url()).await.unwrap();
-    Bucket::create_or_open(admin, BucketConfig::new("B").ttl(TTL)).await.unwrap()
+    let (admin, config) = (client_of("admin", server.url()).await, BucketConfig::new("B").ttl(TTL));
+    answered(|| Bucket::create_or_open(&admin, config.clone())).await.unwrap()
+}
+
+/// A connection of a user, which learns of denials.
+async fn connection_of(name: &str, url: String) -> Connection {
+    connected(|| nats::connect(&url, user(name))).await
+}
+
+/// The bucket as who is connected opens it.
+async fn open(connection: impl Into<Connection>) -> Bucket {
+    opened(connection, BucketConfig::new("B")).await
 }
 
 /// The lock of the user `a`, in the bucket that the administrator has made.
 async fn lock_of_a(server: &Server) -> NatsLock {
     made_by_admin(server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    Bucket::open(connection, "B").await.unwrap().lock()
+    open(connection_of("a", server.url()).await).await.lock()
 }
 
 const ALL: &str = "{ allow: \">\" }";
@@ -47,8 +56,8 @@ async fn a_refused_write_is_denied_at_once() {
     let server = server(r#"{ deny: ["$KV.B.a"] }"#, ALL).start().await;
     let lock = lock_of_a(&server).await;
     // Far longer than the test may take: the refusal wakes the request.
-    let write = within(WAIT * 100, entry(1, 1, None));
-    let denied = tokio::time::timeout(WAIT, lock.write("a", write)).await.unwrap().unwrap_err();
+    let write = within(TIMEOUT * 100, entry(1, 1, None));
+    let denied = soon("a refusal", lock.write("a", write)).await.unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
     assert!(denied.to_string().contains("to $KV.B.a; grant it"), "{denied}");
     assert!(!format!("{denied:?}").contains("pw-a"), "no secret is shown: {denied:?}");
@@ -59,8 +68,8 @@ async fn a_refused_write_is_denied_at_once() {
 async fn a_refused_write_of_a_plain_client_names_likely_causes() {
     let server = server(r#"{ deny: ["$KV.B.a"] }"#, ALL).start().await;
     made_by_admin(&server).await;
-    let client = user("a").connect(server.url()).await.unwrap();
-    let lock = Bucket::open(client, "B").await.unwrap().lock();
+    let client = client_of("a", server.url()).await;
+    let lock = open(client).await.lock();
     let unknown = lock.write("a", within(BRIEF, entry(1, 1, None))).await.unwrap_err();
     assert_eq!(unknown.kind(), LockErrorKind::OutcomeUnknown);
     assert!(unknown.to_string().contains("a missing permission to publish looks the same"));
@@ -85,8 +94,8 @@ async fn a_missing_right_to_read_is_reported() {
     let rights = r#"{ deny: ["$JS.API.STREAM.MSG.GET.>"] }"#;
     let server = server(rights, ALL).start().await;
     made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    let bucket = Bucket::open(connection, "B").await.unwrap();
+    let connection = connection_of("a", server.url()).await;
+    let bucket = open(connection).await;
     let lock = bucket.lock();
     assert!(lock.capabilities().can_read);
     let denied = lock.read("a", TIMEOUT).await.unwrap_err();
@@ -104,8 +113,8 @@ async fn a_read_without_a_response_is_not_denied() {
     let admins = made_by_admin(&server).await.lock();
     admins.write("a", entry(1, 1, None)).await.unwrap();
     let proxy = Proxy::start(server.address());
-    let connection = nats::connect(proxy.url(), user("admin")).await.unwrap();
-    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let connection = connection_of("admin", proxy.url()).await;
+    let lock = open(connection).await.lock();
     let mut lost = proxy.lose_reply(|request| request.subject.contains(".MSG.GET."));
     let (read, ()) = tokio::join!(lock.read("a", BRIEF), async { drop(lost.sprung().await) });
     let unavailable = read.unwrap_err();
@@ -119,9 +128,9 @@ async fn the_right_to_read_is_tried_again_on_another_connection() {
     let rights = r#"{ deny: ["$JS.API.STREAM.MSG.GET.>"] }"#;
     let server = server(rights, ALL).start().await;
     made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let connection = connection_of("a", server.url()).await;
     let client = connection.client().clone();
-    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let lock = open(connection).await.lock();
     lock.read("a", TIMEOUT).await.unwrap_err();
     server.reload(users(ALL, ALL)).await;
     client.force_reconnect().await.unwrap();
@@ -153,8 +162,8 @@ async fn a_revoked_inbox_is_reported_and_opened_again_once_granted() {
 async fn a_revoked_inbox_of_a_plain_client_is_opened_again_once_granted() {
     let server = server(ALL, ALL).start().await;
     made_by_admin(&server).await;
-    let client = user("a").connect(server.url()).await.unwrap();
-    let lock = Bucket::open(client, "B").await.unwrap().lock();
+    let client = client_of("a", server.url()).await;
+    let lock = open(client).await.lock();
     lock.read("a", TIMEOUT).await.unwrap();
     server.reload(users(ALL, r#"{ deny: ["_INBOX.>"] }"#)).await;
     incumbent_test_support::eventually("a read that fails", async || {
@@ -187,8 +196,8 @@ async fn with_a_choria_clients_rights_it_writes_and_polls() {
 async fn without_the_right_to_notices_it_still_receives_writes() {
     let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;
     let admins = made_by_admin(&server).await.lock();
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let connection = connection_of("a", server.url()).await;
+    let lock = open(connection).await.lock();
     let mut hints = Hints::of(&lock, "a");
     hints.coverage(Coverage::Partial).await;
     hints.look().await;
@@ -205,9 +214,9 @@ async fn a_silent_subscription_is_detected() {
     let admins = made_by_admin(&server).await.lock();
     let mut last = None;
     for groups in [0, 4] {
-        let client = user("a").connect(server.url()).await.unwrap();
+        let client = client_of("a", server.url()).await;
         let config = BucketConfig::new("B").queue_groups(groups);
-        let lock = Bucket::open_with(client, config).await.unwrap().lock();
+        let lock = opened(client, config).await.lock();
         let mut hints = Hints::of(&lock, "a");
         hints.coverage(Coverage::Full).await;
         incumbent_test_support::eventually("the end of trust", async || {
@@ -225,8 +234,8 @@ async fn a_silent_subscription_is_detected() {
 async fn a_bucket_without_the_right_to_its_info_is_denied() {
     let server = server(r#"{ deny: ["$JS.API.STREAM.INFO.>"] }"#, ALL).start().await;
     made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    let denied = Bucket::open(connection, "B").await.unwrap_err();
+    let connection = connection_of("a", server.url()).await;
+    let denied = answered(|| Bucket::open(&connection, "B")).await.unwrap_err();
     assert_eq!(denied.kind(), BucketErrorKind::Denied);
     assert!(denied.to_string().contains("grant it"), "{denied}");
 }
@@ -236,7 +245,7 @@ async fn a_bucket_without_the_right_to_its_info_is_denied() {
 async fn hints_of_a_bucket_without_the_right_to_its_info_are_tried_for_at_intervals() {
     let server = server(r#"{ deny: ["$JS.API.STREAM.INFO.>"] }"#, ALL).start().await;
     made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let connection = connection_of("a", server.url()).await;
     let bucket = Bucket::deferred(connection, BucketConfig::new("B").ttl(TTL)).unwrap();
     let lock = bucket.lock();
     let _hints = Hints::of(&lock, "a");
@@ -260,10 +269,11 @@ async fn acknowledgement_of_anothers_write_extends_no_term() {
     let mut answers = client.subscribe("_INBOX.>").await.expect("a subscription");
     client.flush().await.expect("the server has it");
     let proxy = Proxy::start(server.address());
-    let connection = async_nats::connect(proxy.url()).await.expect("a connection");
+    let connection = proxy.connect().await;
     // A lease that does not end in the test, of a leader that need not wait.
     let config = BucketConfig::new(BUCKET).ttl(Duration::from_secs(60));
-    let bucket = Bucket::create(connection, config).await.expect("a bucket");
+    let create = || Bucket::create(&connection, config.clone());
+    let bucket = created(&client, BUCKET, create).await;
     let election = working(new_election("my_app", bucket.lock()).identity("leader"));
     let election = election.renewal(Duration::from_secs(1)).start().expect("a start");
     let leadership = leads(&election).await;

@@ -6,7 +6,7 @@ use super::*;
 
 async fn gateways(west: usize) -> Gateways {
     let clusters = Gateways::start(west).await;
-    Bucket::create(clusters.east().connect().await, config()).await.expect("a bucket");
+    create(clusters.east().connect().await, config()).await;
     clusters
 }
 

@@ -14,7 +14,7 @@ async fn leaf_node(own_domain: bool) -> LeafNode {
         false => Server::builder().without_jetstream(),
     };
     let servers = LeafNode::start(leaf).await;
-    Bucket::create(servers.hub().connect().await, config()).await.expect("a bucket");
+    create(servers.hub().connect().await, config()).await;
     servers
 }
 
@@ -77,10 +77,8 @@ async fn a_silent_link_ends_the_term_on_the_leaf() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_cut_costs_no_term() {
     let servers = LeafNode::start(Server::builder().without_jetstream()).await;
-    let long = config().ttl(Duration::from_secs(20));
-    Bucket::create(servers.hub().connect().await, long).await.expect("a bucket");
-    let client = connect(servers.leaf().url()).await;
-    let bucket = Bucket::open_with(client, through_the_leaf()).await.expect("the bucket");
+    create(servers.hub().connect().await, config().ttl(CALM)).await;
+    let bucket = opened(connect(servers.leaf().url()).await, through_the_leaf()).await;
     let builder = working(new_election("my_app", bucket.lock()).identity("leaf"));
     let election = builder.renewal(Duration::from_millis(300)).start().expect("a start");
     let leadership = leads(&election).await;
@@ -99,8 +97,11 @@ async fn a_bucket_at_the_hub_needs_its_domain() {
     let key = format!("$KV.{BUCKET}.my_app");
     let straight = on_leaf.request(key.clone(), "other".into()).await.expect_err("no responder");
     assert_eq!(straight.kind(), RequestErrorKind::NoResponders);
-    let below = on_leaf.request(format!("$JS.hub.API.{key}"), "other".into()).await;
-    let answer = below.expect("an acknowledgement").payload;
+    let below = format!("$JS.hub.API.{key}");
+    let answer = eventually("an acknowledgement", async || {
+        on_leaf.request(below.clone(), "other".into()).await.ok()
+    });
+    let answer = answer.await.payload;
     assert!(String::from_utf8_lossy(&answer).contains("\"seq\""), "{answer:?}");
     let refused = Bucket::open(on_leaf, BUCKET).await.expect_err("no JetStream here");
     assert_eq!(refused.kind(), BucketErrorKind::Unavailable, "{refused}");
@@ -124,9 +125,9 @@ async fn the_documented_subjects_suffice_over_the_link() {
     let hub = Server::builder().config(users);
     let leaf = Server::builder().without_jetstream();
     let servers = LeafNode::start_as("leaf:p@", hub, leaf).await;
-    Bucket::create(servers.hub().connect().await, config()).await.expect("a bucket");
+    create(servers.hub().connect().await, config()).await;
     let (on_leaf, at_hub) = candidates(&servers).await;
-    sees(&at_hub.election, "leaf").await;
+    drop(leads_before(&on_leaf.election, &[&at_hub.election]).await);
     for candidate in [&on_leaf, &at_hub] {
         // The interest in answers crosses the link a little later.
         eventually("both answer", async || {
@@ -137,7 +138,7 @@ async fn the_documented_subjects_suffice_over_the_link() {
         .await;
     }
     for (from, to) in [(&on_leaf, &at_hub), (&at_hub, &on_leaf)] {
-        sees(&to.election, from.election.identity()).await;
+        drop(leads_before(&from.election, &[&to.election]).await);
         eventually("the handover", async || {
             if to.election.is_leader() {
                 return Some(()); // the answer was lost
