@@ -123,7 +123,9 @@ mod tests {
             let watchdog = Watchdog::start(election.clone(), shares_term);
             watchdog.feed(BootClock.now());
             leadership.draining().await;
-            let ended = tokio::time::timeout(INTERVAL * 2, leadership.ended()).await;
+            // On a busy machine the watchdog looks late; the drain ends later.
+            let limit = if shares_term { INTERVAL * 2 } else { INTERVAL * 60 };
+            let ended = tokio::time::timeout(limit, leadership.ended()).await;
             assert_eq!(ended.is_err(), shares_term);
         }
     }

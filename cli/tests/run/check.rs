@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use incumbent_test_support::eventually;
 use rustix::process::{Pid, Signal, test_kill_process, test_kill_process_group};
 
-use crate::env::{Candidate, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
@@ -38,7 +38,7 @@ async fn leader_and_standby(env: &TestEnv, check: &str) -> (Candidate, Candidate
 
 #[tokio::test]
 async fn leader_whose_command_fails_hands_over_and_does_not_return() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let directory = tempfile::tempdir().expect("a directory");
     let sick = directory.path().join("sick");
     let check = format!("[ ! -e {} ] || {{ echo 1; echo disk full >&2; exit 3; }}", sick.display());
@@ -79,7 +79,7 @@ fn start_server() -> (String, Arc<AtomicBool>) {
 
 #[tokio::test]
 async fn leader_whose_url_fails_hands_over() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let (url, healthy) = start_server();
     let (first, mut second, address) = leader_and_standby(&env, &url).await;
     healthy.store(false, Ordering::Relaxed);
@@ -92,7 +92,7 @@ async fn leader_whose_url_fails_hands_over() {
 
 #[tokio::test]
 async fn only_candidate_leads_although_it_is_sick() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (port, address) = free_port();
     let flags = ["--http", &port, "--check", "http://127.0.0.1:1/"];
     let mut only = env.run("my_app", &[&flags[..], &OFTEN].concat(), SERVE);
@@ -114,7 +114,7 @@ fn groups(file: &Path) -> Vec<Pid> {
 
 #[tokio::test]
 async fn check_that_hangs_is_killed_with_all_it_started() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("groups");
     let check = format!("echo $$ >> {}; sleep 1000 & sleep 1000", file.display());
@@ -141,7 +141,7 @@ async fn check_that_hangs_is_killed_with_all_it_started() {
 /// Nor in a candidate that ends by a signal at once.
 #[tokio::test]
 async fn no_check_outlives_its_campaign() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("groups");
     let check = format!("echo $$ >> {}; exec sleep 1000", file.display());
@@ -158,7 +158,7 @@ async fn no_check_outlives_its_campaign() {
 
 #[tokio::test]
 async fn check_outlives_a_term() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("groups"), directory.path().join("done"));
     let check = format!(
@@ -181,7 +181,7 @@ async fn check_outlives_a_term() {
 /// What a check leaves is ended, and waited for.
 #[tokio::test]
 async fn checks_leave_no_process() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("groups");
     let check =
@@ -201,7 +201,7 @@ async fn checks_leave_no_process() {
 
 #[tokio::test]
 async fn check_does_not_inherit_credentials() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("environment");
     let check = format!("env > {0}.new && mv {0}.new {0}", file.display());

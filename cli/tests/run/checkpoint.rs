@@ -4,7 +4,7 @@ use incumbent_test_support::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::env::{TestEnv, incumbent};
+use crate::env::{TestEnv, incumbent, operator};
 
 /// Appends a word to the checkpoint.
 const APPEND: &str = "cat \"$INCUMBENT_CHECKPOINT\"; echo; \
@@ -12,7 +12,7 @@ const APPEND: &str = "cat \"$INCUMBENT_CHECKPOINT\"; echo; \
     mv \"$INCUMBENT_CHECKPOINT.new\" \"$INCUMBENT_CHECKPOINT\"";
 
 fn info(env: &TestEnv) -> Value {
-    let output = incumbent()
+    let output = operator()
         .args(["election", "info", "my_app", "--output", "json", "--server", &env.server.url()])
         .output()
         .expect("it runs");
@@ -22,7 +22,7 @@ fn info(env: &TestEnv) -> Value {
 
 #[tokio::test]
 async fn checkpoint_is_what_the_last_leader_left() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let run = |host: &str, script: &str| {
         let file = directory.path().join(host);
@@ -50,7 +50,7 @@ async fn checkpoint_is_what_the_last_leader_left() {
 
 #[tokio::test]
 async fn checkpoint_is_saved_upon_a_signal() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("checkpoint");
     let flags = ["--checkpoint", file.to_str().expect("UTF-8")];
@@ -72,7 +72,7 @@ async fn checkpoint_is_saved_upon_a_signal() {
 
 #[tokio::test]
 async fn checkpoint_that_cannot_be_saved_fails_the_run() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("checkpoint");
     let flags = ["--checkpoint", file.to_str().expect("UTF-8")];
@@ -86,7 +86,7 @@ async fn checkpoint_that_cannot_be_saved_fails_the_run() {
 
 #[tokio::test]
 async fn checkpoint_that_no_term_could_write_is_refused() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let nowhere = directory.path().join("missing/checkpoint");
     for (path, expected) in [

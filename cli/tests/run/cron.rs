@@ -9,7 +9,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::env::{CALM, Candidate, STEADY, TestEnv, incumbent};
+use crate::env::{CALM, Candidate, STEADY, TestEnv, incumbent, operator};
 use crate::http::{free_port, get};
 use crate::terms::{STOPS_WHEN_TOLD, hang, let_through, stop};
 
@@ -153,7 +153,7 @@ async fn slots_of_killed_hosts_run_at_least_once() {
 
 /// What `--list` prints of these jobs.
 fn list(env: &TestEnv, jobs: &[&str]) -> serde_json::Value {
-    let mut cron = incumbent();
+    let mut cron = operator();
     cron.args(["cron", "my_app", "--server", &env.server.url(), "--list", "--output", "json"]);
     let output = cron.args(jobs).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -286,7 +286,7 @@ fn options_that_would_repeat_a_run_of_a_period_are_refused() {
 /// A hook that refuses the term is no run.
 #[tokio::test]
 async fn run_of_a_period_is_taken_when_the_command_starts() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let refused = ["--once-per", "1h", "--timeout", "30s", "--on-won", "exit 1"];
     let mut first = env.run("my_app", &[&refused[..], &["--try"]].concat(), "echo ran");
     assert_eq!(first.exit_code().await, Some(1));

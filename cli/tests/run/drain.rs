@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::env::{Candidate, STEADY, TestEnv, read_deadline};
+use crate::env::{CALM, Candidate, STEADY, TestEnv, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
@@ -23,7 +23,7 @@ async fn draining(env: &TestEnv, drain: &str, script: &str) -> Candidate {
 
 #[tokio::test]
 async fn term_continues_until_the_command_has_drained() {
-    let env = TestEnv::with_ttl(STEADY).await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("file"), directory.path().join("done"));
     let script = format!(
@@ -37,10 +37,10 @@ async fn term_continues_until_the_command_has_drained() {
 
     let file = std::fs::read_to_string(&file).expect("the path of the deadline file");
     let (from, token) = read_deadline(file.trim());
-    eventually("the term outlasts two leases", async || {
+    eventually("the term outlasts its lease", async || {
         let (deadline, of) = read_deadline(file.trim());
         assert_eq!(of, token);
-        (deadline > from + 2.0 * STEADY.as_secs_f64()).then_some(())
+        (deadline > from + CALM.as_secs_f64()).then_some(())
     })
     .await;
     assert_eq!(env.holder("my_app").await.as_deref(), Some("first"));
@@ -72,7 +72,7 @@ async fn leader_that_drains_or_stops_gets_no_new_requests() {
 
 #[tokio::test]
 async fn command_that_does_not_drain_in_time_is_stopped() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut first = draining(&env, "5s", STUBBORN).await;
     let mut second = env.run("my_app", &[], SERVE);
     second.wait_for_line("up").await;
@@ -82,7 +82,7 @@ async fn command_that_does_not_drain_in_time_is_stopped() {
 
 #[tokio::test]
 async fn second_signal_ends_the_drain() {
-    let env = TestEnv::with_ttl(STEADY).await;
+    let env = TestEnv::calm().await;
     let mut run = draining(&env, "10m", STUBBORN).await;
     run.signal(Signal::INT);
     assert_eq!(run.exit_code().await, Some(128 + 2));
@@ -92,7 +92,7 @@ async fn second_signal_ends_the_drain() {
 
 #[tokio::test]
 async fn eviction_ends_the_drain() {
-    let env = TestEnv::with_ttl(STEADY).await;
+    let env = TestEnv::calm().await;
     let mut run = draining(&env, "10m", STUBBORN).await;
     env.evict("my_app").await;
     assert_eq!(run.exit_code().await, Some(128 + 15));
@@ -112,7 +112,7 @@ async fn suspended_candidate_ends_the_drain() {
 
 #[tokio::test]
 async fn command_that_ends_by_itself_ends_as_without_the_flag() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = env.run("my_app", &["--drain", "10m"], "exit 7");
     assert_eq!(run.exit_code().await, Some(7));
     let mut standby = env.run("other", &["--drain", "10m"], SERVE);

@@ -6,21 +6,27 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use incumbent::nats::{Bucket, BucketConfig};
-use incumbent_test_support::{Server, eventually};
+use async_nats::Client;
+use incumbent::nats::{Bucket, BucketConfig, BucketError, BucketErrorKind};
+use incumbent_test_support::{Server, eventually, jetstream_on, repeated};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
-/// TTL of the bucket, and so the lease of every candidate on it. A busy machine renews it in time.
+/// TTL of the bucket, and so the lease of every candidate on it, where a test waits for its end and
+/// a term that is lost on a machine that stands still does no harm.
 pub const LEASE: Duration = Duration::from_secs(4);
 /// A lease where a test waits for renewals, or for the third of it for which a former leader lets
 /// others go first: a machine that stands still for 5 s does not lose a term.
 pub const STEADY: Duration = Duration::from_secs(12);
-/// A lease where a test waits for no part of it.
+/// A lease where a test waits for no part of it, or for a renewal: a machine that stands still for
+/// 10 s does not lose a term.
 pub const CALM: Duration = Duration::from_secs(30);
 /// Limit of every wait, sufficient on a busy machine.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// The variable of `--timeout`, and a value, for commands that set up or observe: a busy machine
+/// may stand still for half a minute. Candidates do without: so they try until the lock is reached.
+pub const REQUESTS: (&str, &str) = ("INCUMBENT_TIMEOUT", "1m");
 /// Environment variable that identifies all processes that a candidate started.
 const MARK: &str = "INCUMBENT_TEST_MARK";
 
@@ -43,15 +49,13 @@ impl TestEnv {
     pub async fn with_elections(ttl: Duration, names: &[&str]) -> Self {
         let server = Server::start().await;
         let client = server.connect().await;
-        let config = BucketConfig::new(BUCKET).ttl(ttl);
-        let bucket = Bucket::create(client.clone(), config).await.expect("a bucket");
+        let bucket = create_bucket(&client, ttl).await;
         for name in names {
             let election = incumbent::new_election(*name, bucket.lock()).start().expect("a start");
             drop(election.won().await.expect("a term"));
             election.stop().await;
         }
-        let context = async_nats::jetstream::new(client);
-        let store = context.get_key_value(BUCKET).await.expect("the bucket");
+        let store = jetstream_on(client).get_key_value(BUCKET).await.expect("the bucket");
         Self { server, store }
     }
 
@@ -63,6 +67,12 @@ impl TestEnv {
     /// and a command has a long grace. Prepares `my_app` and `other`.
     pub async fn calm() -> Self {
         Self::with_elections(CALM, &["my_app", "other"]).await
+    }
+
+    /// The bucket, for a candidate in this process.
+    pub async fn bucket(&self) -> Bucket {
+        let client = self.server.connect().await;
+        answered(|| Bucket::open(client.clone(), BUCKET)).await
     }
 
     /// Deletes the entry, as an operator does.
@@ -118,9 +128,41 @@ impl TestEnv {
     }
 }
 
+/// What a request about a bucket leads to: again where a busy machine takes longer than the library
+/// waits.
+pub async fn answered<T, F>(attempt: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, BucketError>>,
+{
+    let is_late = |error: &BucketError| error.kind() == BucketErrorKind::Unavailable;
+    repeated(attempt, is_late).await.expect("a bucket")
+}
+
+/// Creates an election bucket with this TTL. What an attempt has created whose answer came too late
+/// is deleted: who creates a bucket knows that nobody led before.
+pub async fn create_bucket(client: &Client, ttl: Duration) -> Bucket {
+    let context = jetstream_on(client.clone());
+    let config = BucketConfig::new(BUCKET).ttl(ttl);
+    let attempt = || async {
+        let bucket = Bucket::create(client.clone(), config.clone()).await;
+        if bucket.is_err() {
+            let _ = context.delete_key_value(BUCKET).await; // an error: there is none
+        }
+        bucket
+    };
+    answered(attempt).await
+}
+
 pub fn incumbent() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_incumbent"));
     command.env_remove("NATS_URL").env_remove("NATS_CREDS").stdin(Stdio::null());
+    command
+}
+
+/// The program, for a command that is no candidate.
+pub fn operator() -> Command {
+    let mut command = incumbent();
+    command.envs([REQUESTS]);
     command
 }
 

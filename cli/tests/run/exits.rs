@@ -6,7 +6,7 @@ use std::process::Output;
 use incumbent_test_support::{FreezableDisk, eventually};
 use rustix::process::Signal;
 
-use crate::env::{Candidate, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent};
 
 fn without_server(args: &[&str]) -> Output {
     incumbent().args(args).args(["-s", "nats://127.0.0.1:1"]).output().expect("it starts")
@@ -25,7 +25,7 @@ async fn exit_code_is_returned_and_the_lock_released() {
 
 #[tokio::test]
 async fn remaining_processes_are_stopped() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = env.run("my_app", &[], "setsid sleep 1000 & exit 3");
     assert_eq!(run.exit_code().await, Some(3));
     assert_eq!(run.descendants(), [""; 0]);
@@ -189,7 +189,7 @@ async fn command_without_handlers_survives_signals() {
 #[tokio::test]
 async fn command_in_uninterruptible_sleep_does_not_hold_the_lease() {
     let Some(disk) = FreezableDisk::mount("a command that waits for a disk") else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     disk.freeze();
     let script =
         format!("echo up; exec dd if=/dev/zero of={}/out 2>/dev/null", disk.path().display());

@@ -9,11 +9,13 @@ use crate::env::TestEnv;
 
 const FENCE: &str = include_str!("../../../deploy/postgres-fence.sql");
 const DOCS: &str = include_str!("../../../docs/fencing.md");
+/// With time for a busy machine to answer.
+const TRY: [&str; 3] = ["--try", "--timeout", "30s"];
 
 /// The script of the documentation, with what it finds in the environment of its term.
 #[tokio::test]
 async fn script_of_psql_is_fenced_by_postgres() {
-    let (env, database) = tokio::join!(TestEnv::start(), PostgresServer::start(&[]));
+    let (env, database) = tokio::join!(TestEnv::calm(), PostgresServer::start(&[]));
     database.sql(
         "postgres",
         &[
@@ -32,7 +34,7 @@ async fn script_of_psql_is_fenced_by_postgres() {
          exec {psql} '{url}' --no-psqlrc --quiet --set ON_ERROR_STOP=1 --output /dev/null --file {script}"
     );
 
-    let mut first = env.run("my_app", &["--try"], &bill);
+    let mut first = env.run("my_app", &TRY, &bill);
     let token: u64 = first.line().await.parse().expect("a token");
     assert_eq!(first.exit_code().await, Some(0), "{}", first.stderr());
     let billed = |billed: u32, token: u64| {
@@ -46,7 +48,7 @@ async fn script_of_psql_is_fenced_by_postgres() {
     // A leader that this host knows nothing of.
     let greater = token + 1000;
     database.sql("postgres", &[&format!("SELECT incumbent_fence('my_app', {greater})")]);
-    let mut late = env.run("my_app", &["--try"], &bill);
+    let mut late = env.run("my_app", &TRY, &bill);
     let token: u64 = late.line().await.parse().expect("a token");
     assert!(token < greater);
     // An error in a script of psql.

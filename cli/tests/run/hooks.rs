@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, jetstream_on};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::env::{BUCKET, Candidate, TestEnv, incumbent, read_deadline};
+use crate::env::{BUCKET, Candidate, TestEnv, operator, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
@@ -147,7 +147,7 @@ async fn hook_that_hangs_ends_before_the_deadline() {
 
 #[tokio::test]
 async fn hook_ends_with_a_killed_candidate() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let (_place, log) = place();
     let won = format!("echo won >> {log}; setsid sleep 1000");
     let first = env.run("my_app", &["--on-won", &won], SERVE);
@@ -224,7 +224,7 @@ async fn watch_runs_a_command_at_each_change() {
         "echo \"$INCUMBENT_EVENT $INCUMBENT_ELECTION $INCUMBENT_IDENTITY $INCUMBENT_ADDRESS \
          $INCUMBENT_CAUSE\" >> {log}; test $INCUMBENT_EVENT = leader"
     );
-    let mut watch = incumbent();
+    let mut watch = operator();
     watch.args(["election", "watch", "my_app", "--server", &env.server.url(), "--exec", &exec]);
     let mut watch = Candidate::start(watch);
     let flags = ["--identity", "first; touch /dev/shm/x", "--advertise", "c1:80"];
@@ -244,7 +244,7 @@ async fn watch_follows_while_its_command_runs() {
     let (place, log) = place();
     let go = place.path().join("go").display().to_string();
     let exec = format!("until [ -e {go} ]; do sleep 0.05; done; echo $INCUMBENT_IDENTITY >> {log}");
-    let mut watch = incumbent();
+    let mut watch = operator();
     watch.args(["election", "watch", "my_app", "--server", &env.server.url(), "--exec", &exec]);
     let mut watch = Candidate::start(watch);
     let leaders = ["first", "second", "third"];
@@ -253,7 +253,7 @@ async fn watch_follows_while_its_command_runs() {
         while !watch.line().await.contains(&format!("{leader} leads")) {}
     }
     assert_eq!(lines(&log), [""; 0], "the first command runs");
-    let context = async_nats::jetstream::new(env.server.connect().await);
+    let context = jetstream_on(env.server.connect().await);
     context.delete_key_value(BUCKET).await.expect("it is deleted");
     fs::write(&go, "").expect("a file");
     assert_ne!(watch.exit_code().await, Some(0));

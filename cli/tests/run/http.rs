@@ -7,7 +7,7 @@ use incumbent_test_support::{Port, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::env::{Candidate, STEADY, TIMEOUT, TestEnv, incumbent};
+use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -84,7 +84,7 @@ impl Pair {
 
 #[tokio::test]
 async fn http_serves_leader_health_and_metrics() {
-    let env = TestEnv::with_ttl(STEADY).await;
+    let env = TestEnv::calm().await;
     let ((port, first), (other_port, second)) = (free_port(), free_port());
     let flags = ["--identity", "c1.example.net", "--http", &port];
     let mut run = env.run("my_app", &flags, &format!("echo $INCUMBENT_TOKEN; {SERVE}"));

@@ -44,7 +44,7 @@ fn ok(line: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn user_of_the_socket_may_act() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let [first_path, second_path] = ["1", "2"].map(|name| directory.path().join(name));
     let http = |path: &Path| format!("unix:{}", path.display());
@@ -151,7 +151,7 @@ async fn refused(mut candidate: Candidate) -> (Option<i32>, String) {
 
 #[tokio::test]
 async fn refused_term_does_not_undo_what_an_operator_did() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let (path, go) = (directory.path().join("socket"), directory.path().join("go"));
     let won = format!("[ -e {} ]", go.display());

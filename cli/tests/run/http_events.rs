@@ -8,7 +8,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::env::{Candidate, TIMEOUT, TestEnv};
+use crate::env::{Candidate, STEADY, TIMEOUT, TestEnv};
 use crate::http::{Pair, SERVE_TOKEN, free_port, get};
 use crate::moves::moves_to;
 use crate::observe::{observe, responds};
@@ -152,7 +152,7 @@ async fn each_connection_is_sent_the_state_first() {
 /// No message says that the leader is no longer fresh: the clock does.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_that_cannot_renew_is_told_as_not_fresh() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let pair = Pair::start(&env, &[]).await;
     let (token, first, second) = (&*pair.token, &*pair.first, &*pair.second);
     let (mut of_first, mut of_second) =

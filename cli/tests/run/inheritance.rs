@@ -29,7 +29,7 @@ async fn until_end(run: &mut Candidate) -> Vec<String> {
 
 #[tokio::test]
 async fn credentials_and_descriptors_of_the_lock_are_not_inherited() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = with_secrets(env.command("my_app", &[], &["sh", "-c", SHOW]));
     // The test process may have further descriptors, which every program inherits.
     let mut plain = Command::new("ls");
@@ -46,7 +46,7 @@ async fn credentials_and_descriptors_of_the_lock_are_not_inherited() {
 /// Neither by the command nor by its check.
 #[tokio::test]
 async fn variables_of_the_context_are_not_inherited() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let place = tempfile::tempdir().expect("a directory");
     let contexts = place.path().join("nats/context");
     fs::create_dir_all(&contexts).expect("a directory");
@@ -73,7 +73,7 @@ async fn variables_of_the_context_are_not_inherited() {
 
 #[tokio::test]
 async fn check_cannot_read_the_environment_of_the_program() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let place = tempfile::tempdir().expect("a directory");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     let checked = place.path().join("checked");
@@ -95,7 +95,7 @@ async fn check_cannot_read_the_environment_of_the_program() {
 /// Also where the command runs as the same user as the program.
 #[tokio::test]
 async fn command_reads_no_environment_of_program_or_guard() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     // Its parent is the guard, which has the credentials for the time after the program.
     let script = "cat /proc/$PPID/environ && echo open; \
                   cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ && echo open; echo end";
@@ -110,7 +110,7 @@ async fn command_reads_no_environment_of_program_or_guard() {
 /// A command that becomes another user must still be able to read its deadline.
 #[tokio::test]
 async fn deadline_file_is_readable_by_every_user() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = "stat --format=%a $INCUMBENT_DEADLINE_FILE $(dirname $INCUMBENT_DEADLINE_FILE); \
                   echo $INCUMBENT_DEADLINE_FILE; echo end; exec sleep 1000";
     let command = env.command("my_app", &[], &["sh", "-c", script]);
@@ -132,7 +132,7 @@ async fn deadline_file_is_readable_by_every_user() {
 /// lxcfs replaces /proc/uptime in a container.
 #[tokio::test]
 async fn uptime_of_a_container_is_reported() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let uptime = directory.path().join("uptime");
     std::fs::write(&uptime, "12.00 12.00\n").expect("a file");

@@ -3,14 +3,14 @@
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::env::{Candidate, STEADY, TestEnv, incumbent, read_deadline};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent, operator, read_deadline};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
 /// `incumbent election move my_app --to identity`.
 fn start_move(env: &TestEnv, identity: &str) -> Candidate {
-    let mut command = incumbent();
+    let mut command = operator();
     command.args(["election", "move", "my_app", "--to", identity]);
     command.args(["--server", &env.server.url()]);
     Candidate::start(command)
@@ -29,7 +29,7 @@ pub async fn moves_to(env: &TestEnv, identity: &str) -> Candidate {
 
 #[tokio::test]
 async fn command_drains_before_the_successor_leads() {
-    let env = TestEnv::with_ttl(STEADY).await;
+    let env = TestEnv::calm().await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("file"), directory.path().join("done"));
     let script = format!(
@@ -71,7 +71,7 @@ async fn command_drains_before_the_successor_leads() {
 /// One that stands aside leads rather than nobody.
 #[tokio::test]
 async fn candidate_that_stands_aside_leads_until_another_is_there() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let (port, address) = free_port();
     let flags = ["--identity", "first", "--stand-aside", "--priority", "9", "--http", &port];
     let mut first = env.run("my_app", &flags, SERVE);
@@ -85,7 +85,7 @@ async fn candidate_that_stands_aside_leads_until_another_is_there() {
 
 #[tokio::test]
 async fn preferred_candidate_takes_the_leadership() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let mut first = env.run("my_app", &["--identity", "first", "--priority", "1"], SERVE);
     first.wait_for_line("up").await;
     let flags = ["--identity", "second", "--priority", "2", "--prefer-after", "100ms"];

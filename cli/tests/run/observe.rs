@@ -6,7 +6,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::env::{Candidate, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent};
 use crate::http::{free_port, get, location};
 use crate::http_events::Events;
 
@@ -77,7 +77,7 @@ async fn observer_names_the_leaders_of_many_elections() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn observer_sends_the_events_of_many_elections() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_elections(STEADY, &["my_app", "other"]).await;
     let (port, address) = free_port();
     let mut first = env.run("my_app", &["--identity", "c1", "--no-sentinel"], SERVE);
     let mut other = env.run("other", &["--identity", "c9"], SERVE);

@@ -136,7 +136,7 @@ async fn command_ends_where_pidfd_open_is_refused() {
 
 #[tokio::test]
 async fn command_does_not_start_where_it_could_not_be_stopped() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let command = env.command("my_app", &[], &["sh", "-c", "echo up; exec sleep 1000"]);
     let Some(mut run) = without_call(&command, KILL) else { return };
     assert_eq!(run.line_or_exit().await, Err(Some(1)));
@@ -148,7 +148,7 @@ async fn command_does_not_start_where_it_could_not_be_stopped() {
 /// They are inherited from what starts the program, as it ignores or blocks them.
 #[tokio::test]
 async fn signals_of_the_starter_do_not_hide_the_end_of_a_command() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let start = |how: &str| {
         let command = env.command("my_app", &[], &["sh", "-c", "exit 3"]);
         let mut starter = Command::new("env");
@@ -197,7 +197,7 @@ async fn command_ends_where_descriptors_are_short() {
 /// Such as the `tee` of an entry point that ends in `exec incumbent run`.
 #[tokio::test]
 async fn children_that_another_program_started_live_on() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let command = env.command("my_app", &[], &["sh", "-c", "echo up; exec sleep 1000"]);
     let mut entry = Command::new("sh");
     entry.args(["-c", "(sleep 1000; :) & echo $!; exec \"$@\"", "sh"]);

@@ -89,7 +89,7 @@ async fn leader_identity_cannot_inject_notifications() {
 
 #[tokio::test]
 async fn systemd_waits_for_a_drain() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let systemd = Systemd::start();
     let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done";
     let command = ["sh", "-c", script];

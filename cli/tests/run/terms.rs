@@ -8,7 +8,7 @@ use incumbent_test_support::eventually;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::Signal;
 
-use crate::env::{STEADY, TestEnv, now, read_deadline};
+use crate::env::{CALM, STEADY, TestEnv, now, read_deadline};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -70,7 +70,7 @@ async fn command_of_a_killed_candidate_ends_before_the_next_starts() {
 
 #[tokio::test]
 async fn command_sees_its_term_and_a_moving_deadline() {
-    let env = TestEnv::with_ttl(STEADY).await;
+    let env = TestEnv::calm().await;
     let flags = ["--identity", "c1.example.net"];
     let script = "echo $INCUMBENT_ELECTION; echo $INCUMBENT_IDENTITY; echo $INCUMBENT_TOKEN; \
                   echo $INCUMBENT_DEADLINE_FILE; exec sleep 1000";
@@ -81,13 +81,13 @@ async fn command_sees_its_term_and_a_moving_deadline() {
     let file = run.line().await;
     let (first, in_file) = read_deadline(&file);
     assert_eq!(in_file, token);
-    assert!(first - now() < STEADY.as_secs_f64(), "within a lease: {first}");
+    assert!(first - now() < CALM.as_secs_f64(), "within a lease: {first}");
     let later = eventually("the deadline moves", async || {
         let (later, in_file) = read_deadline(&file);
         assert_eq!(in_file, token);
         (later > first).then_some(later)
     });
-    assert!(later.await - now() < STEADY.as_secs_f64());
+    assert!(later.await - now() < CALM.as_secs_f64());
     run.signal(Signal::TERM);
     run.exit().await;
     assert!(!std::path::Path::new(&file).exists(), "the deadline file is removed");

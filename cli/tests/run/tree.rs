@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use incumbent_test_support::eventually;
 use rustix::process::{Signal, kill_process};
 
-use crate::env::{Candidate, TestEnv, now, read_deadline};
+use crate::env::{Candidate, STEADY, TestEnv, now, read_deadline};
 use crate::root::Delegated;
 
 /// Scripts whose processes escape from the process tree or ignore SIGTERM.
@@ -58,21 +58,27 @@ async fn evictions(env: &TestEnv, i: usize, script: &str) {
 }
 
 /// Checks the processes of a term when the next term begins, or at the deadline if that is earlier.
-/// Returns the first line of the next term.
+/// Returns the first line of the next term. For as long as this process stood still, as the guard
+/// may have too, the check is later.
 async fn assert_gone_by_deadline(run: &mut Candidate, token: &str, file: &str) -> Option<String> {
-    let mut latest = 0.0_f64;
+    let (mut latest, mut stood_still) = (0.0_f64, 0.0);
     let next = loop {
         let (at, of_term) = read_deadline(file);
         if of_term == token {
             latest = latest.max(at); // a last renewal may have been in flight
         }
-        let left = latest - now();
+        let began = now();
+        let left = latest + stood_still - began;
         if left <= 0.0 {
             break None;
         }
-        let left = Duration::from_secs_f64(left.min(0.1));
-        if let Ok(line) = tokio::time::timeout(left, run.line()).await {
+        let left = left.min(0.1);
+        if let Ok(line) = tokio::time::timeout(Duration::from_secs_f64(left), run.line()).await {
             break Some(line);
+        }
+        let late = now() - began - left;
+        if late > 0.1 {
+            stood_still += late;
         }
     };
     assert_eq!(
@@ -115,7 +121,7 @@ async fn runaway(env: &TestEnv) -> Candidate {
 #[tokio::test]
 async fn what_a_command_starts_early_is_in_its_control_group() {
     let Some(chosen) = Delegated::create() else { return };
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let script = format!(
         "( setsid sleep 1000 & ); sleep 1000 & \
          echo $$ > {}/cgroup.procs; echo up; exec sleep 1000",
@@ -189,7 +195,7 @@ async fn killed_reaper_ends_the_command_and_the_program() {
 /// Its command ends all the same, by the reaper of its guard.
 #[tokio::test]
 async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let run = runaway(&env).await;
     let guard = run.guard();
     run.signal(Signal::STOP); // both end at one instant
@@ -201,7 +207,7 @@ async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
 /// The reaper resumes the guard, which stops its command.
 #[tokio::test]
 async fn suspended_guard_of_a_killed_candidate_stops_the_tree() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let run = runaway(&env).await;
     kill_process(run.guard(), Signal::STOP).expect("a guard");
     run.signal(Signal::KILL);
@@ -210,7 +216,7 @@ async fn suspended_guard_of_a_killed_candidate_stops_the_tree() {
 
 #[tokio::test]
 async fn candidate_stops_the_tree_of_a_suspended_guard() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let mut run =
         env.run("my_app", &[], "setsid sleep 1000 2>/dev/null & echo up; exec sleep 1000");
     run.wait_for_line("up").await;
@@ -223,7 +229,7 @@ async fn candidate_stops_the_tree_of_a_suspended_guard() {
 /// The candidate detects the suspended guard and does not wait for it.
 #[tokio::test]
 async fn suspended_guard_ends_the_term() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let script = "setsid sleep 1000 & echo $INCUMBENT_TOKEN; sleep 1000";
     let mut first = env.run_without_cgroup("my_app", &["--identity", "first"], script);
     let token = first.line().await;
@@ -243,7 +249,7 @@ async fn no_process_in_a_pid_namespace_outlives_candidate_and_guard() {
     if !may.is_ok_and(|status| status.success()) {
         return;
     }
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let command = [&ISOLATED[..], &["sh", "-c", TREE]].concat();
     let mut run = Candidate::start(env.command("my_app", &[], &command));
     run.wait_for_line("up").await;
@@ -258,7 +264,7 @@ async fn no_process_in_a_pid_namespace_outlives_candidate_and_guard() {
 #[tokio::test]
 async fn guard_has_a_timer_that_counts_suspension() {
     const BOOTTIME: &str = "clockid: 7";
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let mut run = env.run("my_app", &[], "echo up; exec sleep 1000");
     run.wait_for_line("up").await;
     let descriptors = format!("/proc/{}/fdinfo", run.guard().as_raw_pid());
@@ -274,7 +280,7 @@ async fn guard_has_a_timer_that_counts_suspension() {
 
 #[tokio::test]
 async fn no_command_outlives_candidate_and_guard() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let mut run = env.run("my_app", &[], "echo up; exec sleep 1000");
     run.wait_for_line("up").await;
     let guard = run.guard();

@@ -5,10 +5,12 @@ use std::time::Duration;
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::env::{Candidate, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
+/// With time for a busy machine to answer.
+const TRY: [&str; 3] = ["--try", "--timeout", "30s"];
 
 /// The exit code and standard error of a candidate that must not run its command.
 async fn without_command(mut candidate: Candidate) -> (Option<i32>, String) {
@@ -26,22 +28,23 @@ async fn leader(env: &TestEnv) -> Candidate {
 #[tokio::test]
 async fn conflict_has_its_own_exit_code() {
     let env = TestEnv::calm().await;
-    for flags in [&["--try"][..], &["--wait", "1m"], &["--wait", "0s"]] {
+    for flags in [&TRY[..], &["--wait", "1m"], &["--wait", "0s", "--timeout", "30s"]] {
         let mut free = env.run("my_app", flags, "echo $INCUMBENT_TOKEN; exit 7");
         assert!(free.line().await.parse::<u64>().is_ok_and(|token| token > 0));
         assert_eq!(free.exit_code().await, Some(7), "{flags:?}");
     }
     let _leader = leader(&env).await;
     let leads = "incumbent: my_app: c1 leads: COMMAND was not run\n";
-    let still = "incumbent: my_app: c1 still leads after 10s: COMMAND was not run\n";
+    let still = "incumbent: my_app: c1 still leads after 20s: COMMAND was not run\n";
     for (flags, code, line) in [
         (&["--try"][..], 1, leads),
         (&["--try", "--conflict-exit-code", "75"], 75, leads),
         (&["--try", "--conflict-exit-code", "0", "--quiet"], 0, ""),
         (&["--wait", "0s"], 1, leads),
-        (&["--wait", "10s", "--conflict-exit-code", "75"], 75, still),
+        (&["--wait", "20s", "--conflict-exit-code", "75"], 75, still),
     ] {
-        let (exit, text) = without_command(env.run("my_app", flags, "echo ran")).await;
+        let limited = [flags, &TRY[1..]].concat();
+        let (exit, text) = without_command(env.run("my_app", &limited, "echo ran")).await;
         assert_eq!((exit, &*text), (Some(code), line), "{flags:?}");
     }
     assert_eq!(env.holder("my_app").await.as_deref(), Some("c1"), "it still leads");
@@ -76,11 +79,11 @@ async fn signal_ends_the_wait() {
 /// Nobody else can lead while a winner cools down.
 #[tokio::test]
 async fn cool_down_is_no_conflict() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     // An entry that somebody deletes says nothing about how long its holder leads.
     env.put("my_app", "theirs").await;
     env.evict("my_app").await;
-    let mut winner = env.run("my_app", &["--try", "-v"], "echo ran; exit 7");
+    let mut winner = env.run("my_app", &[&TRY[..], &["-v"]].concat(), "echo ran; exit 7");
     winner.wait_for_line("ran").await;
     assert_eq!(winner.exit_code().await, Some(7));
     let log = winner.stderr();
@@ -92,9 +95,9 @@ async fn cool_down_has_to_end_within_the_wait() {
     let env = TestEnv::with_ttl(Duration::from_secs(60)).await;
     env.put("my_app", "theirs").await;
     env.evict("my_app").await;
-    let winner = env.run("my_app", &["--wait", "10s"], "echo ran");
+    let winner = env.run("my_app", &["--wait", "20s"], "echo ran");
     let (code, line) = without_command(winner).await;
-    let expected = "elected, but still cooling down after 10s: COMMAND was not run\n";
+    let expected = "elected, but still cooling down after 20s: COMMAND was not run\n";
     assert!(line.ends_with(expected), "{line}");
     assert_eq!(code, Some(1));
     assert_eq!(env.holder("my_app").await, None, "the entry is released");
@@ -146,7 +149,7 @@ async fn lock_that_fails_during_the_wait_is_no_conflict() {
     let env = TestEnv::start().await;
     let _leader = leader(&env).await;
     let (port, address) = free_port();
-    let flags = ["--wait", "25s", "--http", &port];
+    let flags = ["--wait", "40s", "--http", &port];
     let standby = env.run("my_app", &flags, "echo ran");
     eventually("it takes part", async || {
         get(&address, "/readyz").filter(|(status, _)| *status == 200)

@@ -256,6 +256,7 @@ async fn device_is_disarmed_before_and_after_the_command() {
     assert_eq!(run.exit_code().await, Some(7));
     device.disarmed().await;
     let flags = ["--watchdog", "/dev/watchdog9", "--on-won", "exit 1", "--try"];
+    let flags = [&flags[..], &["--timeout", "30s"]].concat();
     let command = env.command("my_app", &flags, &["true"]);
     let mut refused = Candidate::start(device.contained("0", &command));
     assert_eq!(refused.exit_code().await, Some(1), "{}", refused.stderr());

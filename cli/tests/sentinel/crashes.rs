@@ -3,21 +3,18 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use incumbent_test_support::{Server, eventually};
 use rustix::process::Signal;
 
-use crate::env::{Candidate, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent, operator};
 use crate::listening::{Listening, wait_for_socket};
 use crate::program::{program, without_core};
 use crate::setup::{
     INTRODUCE, LONG_LEASE, Watch, Wrapped, is_alive, registered, revision, standby, standby_of,
     won, wrapped,
 };
-
-/// A lease whose end is waited for, and which a busy machine does not lose before.
-const LEASE: Duration = Duration::from_secs(8);
 
 /// A program that crashes when its input says so.
 async fn crashing(env: &TestEnv) -> Wrapped {
@@ -53,7 +50,7 @@ async fn killed_leader_is_replaced_and_the_cause_is_shown() {
     let mut first = Wrapped::campaign(&env).await;
     let mut second = standby(&env).await;
     let mut watch = Watch::start(&env).await;
-    let mut command = incumbent();
+    let mut command = operator();
     command.args(["election", "watch", "my_app", "--server", &env.server.url()]);
     let mut lines = Candidate::start(command);
     assert!(lines.line().await.contains("my_app: first leads"));
@@ -101,7 +98,7 @@ async fn thousand_elections_of_a_killed_process_are_led_again() {
 /// The leader of a killed sentinel continues; after its death the lease decides.
 #[tokio::test]
 async fn leader_outlives_its_sentinel() {
-    let env = TestEnv::with_ttl(LEASE).await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let mut first = Wrapped::campaign(&env).await;
     let mut second = standby(&env).await;
     let mut watch = Watch::start(&env).await;
@@ -119,7 +116,7 @@ async fn leader_outlives_its_sentinel() {
 /// A sentinel that continues after another leader took over.
 #[tokio::test]
 async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
-    let env = TestEnv::with_ttl(LEASE).await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let listening = Listening::start(&env).await;
     let first = listening.leader(&env, "my_app", 1).await;
     let mut second = standby_of(&env, "my_app").await;
@@ -137,7 +134,7 @@ async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
 /// A sentinel whose server is another one cannot release.
 #[tokio::test]
 async fn sentinel_with_another_lock_releases_nothing() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let other = TestEnv::start().await;
     let listening = Listening::start(&other).await;
     let first = listening.leader(&env, "my_app", 1).await;

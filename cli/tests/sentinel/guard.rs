@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::env::{Candidate, TestEnv};
+use crate::env::{Candidate, STEADY, TestEnv};
 use crate::setup::{LONG_LEASE, Watch, is_alive, standby, won, wrapped};
 
 const SERVE: &str = "echo $$; exec sleep 1000";
@@ -36,7 +36,7 @@ async fn killed_run_is_replaced_and_its_command_is_dead_before() {
 
 #[tokio::test]
 async fn lease_decides_without_a_sentinel() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let first = Run::start(&env, &["--no-sentinel"], SERVE).await;
     let mut second = standby(&env).await;
     let mut watch = Watch::start(&env).await;
@@ -48,7 +48,7 @@ async fn lease_decides_without_a_sentinel() {
 
 #[tokio::test]
 async fn lease_decides_if_the_guard_is_killed_too() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let first = Run::start(&env, &[], SERVE).await;
     let mut second = standby(&env).await;
     let mut watch = Watch::start(&env).await;
@@ -65,7 +65,7 @@ async fn lease_decides_if_the_guard_is_killed_too() {
 /// The wrapper kills the guard, so the lease decides: `incumbent run` needs no wrapper.
 #[tokio::test]
 async fn run_may_be_wrapped_too() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let run = env.command("my_app", &["--identity", "first"], &["sh", "-c", SERVE]);
     let words = std::iter::once(run.get_program()).chain(run.get_args());
     let words: Vec<_> = words.map(|word| word.to_str().expect("text").to_owned()).collect();

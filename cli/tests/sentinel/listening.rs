@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::env::{Candidate, TestEnv, incumbent};
-use crate::setup::{LONG_LEASE, Watch, registered, standby_of, status, won};
+use crate::setup::{LONG_LEASE, Watch, counts, registered, standby_of, won};
 
 /// `incumbent sentinel --listen`.
 pub struct Listening {
@@ -97,7 +97,7 @@ async fn only_the_elections_of_the_killed_program_are_released() {
     killed.signal(Signal::KILL);
     won(&mut second).await;
     registered(listening.address(), 1).await;
-    assert_eq!(status(listening.address()).await, (1, 1, None));
+    assert_eq!(counts(listening.address()).await, (1, 1));
     assert_eq!(env.holder("other").await.as_deref(), Some("first"));
     assert!(living.is_silent() && waits.is_silent());
     // The sentinel may end without its programs.

@@ -5,7 +5,7 @@ use std::process::Command;
 use incumbent_test_support::{KubeServer, PostgresServer};
 use rustix::process::Signal;
 
-use crate::env::{Candidate, incumbent};
+use crate::env::{Candidate, REQUESTS, incumbent};
 use crate::setup::{INTRODUCE, Watch, Wrapped, won};
 
 /// A lease that no test waits for.
@@ -89,7 +89,8 @@ async fn kubernetes_lease_is_released() {
     let args = ["--lock", "kubernetes", "--namespace", "default"];
     let lock = Lock { args: &args, variables: &[("KUBECONFIG", &config)] };
     // Its first leader does not wait out a lease.
-    let created = lock.command(&["election", "create", "my-app"]).output().expect("it starts");
+    let mut create = lock.command(&["election", "create", "my-app"]);
+    let created = create.envs([REQUESTS]).output().expect("it starts");
     assert!(created.status.success(), "{created:?}");
     lock.check_takeover().await;
     let mut for_life = lock.command(&["sentinel", "--kind", "for-life"]);

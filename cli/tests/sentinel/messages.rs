@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::id;
 
-use incumbent::nats::Bucket;
 use incumbent::sentinel::{
     Sentinel, SentinelMessage, SentinelReply, VERSION, connect, encode, read_message, start_time,
 };
@@ -13,9 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::env::{BUCKET, TestEnv};
+use crate::env::TestEnv;
 use crate::listening::Listening;
-use crate::setup::{LONG_LEASE, Wrapped, registered, standby_of, status, won};
+use crate::setup::{LONG_LEASE, Wrapped, counts, registered, standby_of, won};
 
 /// A connection of this test.
 struct Client(BufReader<UnixStream>);
@@ -78,7 +77,7 @@ async fn process_outside_of_the_program_is_refused_by_a_wrapper() {
     let mut client = Client::connect(&first.address).await;
     let reason = format!("process {} was not started here", id());
     assert_eq!(client.hello(our_start()).await, SentinelReply::Refused { reason });
-    assert_eq!(status(&first.address).await, (1, 1, None));
+    assert_eq!(counts(&first.address).await, (1, 1));
 }
 
 #[tokio::test]
@@ -116,7 +115,7 @@ async fn others_are_served_beside_malformed_connections() {
             .send(b"{\"began\":{\"election\":\"a\",\"nonce\":\"-\",\"token\":1,\"create\":1}}\n")
             .await;
     }
-    assert_eq!(status(listening.address()).await.2, None);
+    counts(listening.address()).await; // its lock responds
     first.signal(Signal::KILL);
     won(&mut second).await;
 }
@@ -169,8 +168,7 @@ async fn living_process_without_its_connection_is_not_released() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
     let listening = Listening::start(&env).await;
     let (sender, mut messages) = unbounded_channel();
-    let client = env.server.connect().await;
-    let bucket = Bucket::open(client, BUCKET).await.expect("a bucket");
+    let bucket = env.bucket().await;
     let sink = Sentinel::sink(move |message| drop(sender.send(message)));
     let election = incumbent::new_election("my_app", bucket.lock()).identity("first");
     let election = election.sentinel(sink).start().expect("a start");

@@ -10,9 +10,10 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::sentinel::{
     ENVIRONMENT, SentinelMessage, SentinelReply, VERSION, connect, encode, read_message, start_time,
 };
+use incumbent_test_support::{client_options, connected};
 use tokio::io::{AsyncWriteExt, BufReader};
 
-use crate::env::BUCKET;
+use crate::env::{BUCKET, answered};
 use crate::setup::LONG_LEASE;
 
 const SERVER: &str = "INCUMBENT_TEST_SERVER";
@@ -58,9 +59,9 @@ async fn worker_of_other_tests() {
 async fn program_of_other_tests() {
     let Ok(server) = env::var(SERVER) else { return };
     let elections: usize = env::var(ELECTIONS).expect("a number").parse().expect("a number");
-    let client = async_nats::connect(server).await.expect("a server");
+    let client = connected(|| client_options().connect(&*server)).await;
     let config = BucketConfig::new(BUCKET).ttl(LONG_LEASE);
-    let bucket = Bucket::create_or_open(client, config).await.expect("a bucket");
+    let bucket = answered(|| Bucket::create_or_open(client.clone(), config.clone())).await;
     let lock = bucket.lock();
     let started = (0..elections).map(|number| {
         let name = if elections == 1 { "my_app".to_owned() } else { format!("my_app-{number}") };

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use incumbent::sentinel::{SentinelMessage, SentinelReply, connect, encode, read_message};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, jetstream_on};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::io::{AsyncWriteExt, BufReader};
 
-use crate::env::{BUCKET, Candidate, TestEnv, incumbent};
+use crate::env::{BUCKET, Candidate, REQUESTS, TestEnv, incumbent};
 
 /// A lease that no test waits for: a takeover within a wait of a test is not by its end.
 pub const LONG_LEASE: Duration = Duration::from_secs(600);
@@ -24,6 +24,15 @@ pub async fn status(address: &str) -> (usize, usize, Option<String>) {
         Ok(SentinelReply::Status { processes, terms, problem }) => (processes, terms, problem),
         other => panic!("no status: {other:?}"),
     }
+}
+
+/// The processes and terms of a sentinel, whose lock may respond too late on a busy machine.
+pub async fn counts(address: &str) -> (usize, usize) {
+    eventually("its lock responds", async || match status(address).await {
+        (processes, terms, None) => Some((processes, terms)),
+        (_, _, Some(_)) => None,
+    })
+    .await
 }
 
 /// Waits until this many terms are registered with a sentinel.
@@ -94,7 +103,7 @@ pub async fn standby_of(env: &TestEnv, name: &str) -> Candidate {
 
 /// The revision of the entry of `my_app`, which grows with each write.
 pub async fn revision(env: &TestEnv) -> u64 {
-    let context = async_nats::jetstream::new(env.server.connect().await);
+    let context = jetstream_on(env.server.connect().await);
     let store = context.get_key_value(BUCKET).await.expect("the bucket");
     store.entry("my_app").await.expect("a response").expect("an entry").revision
 }
@@ -119,7 +128,7 @@ impl Watch {
 
     /// `command`: `incumbent election watch` with the election and its lock.
     pub async fn of(mut command: Command) -> Self {
-        command.args(["-o", "json"]);
+        command.args(["-o", "json"]).envs([REQUESTS]);
         let mut watch = Self(Candidate::start(command));
         watch.next("leader").await;
         watch

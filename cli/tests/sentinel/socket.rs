@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use crate::env::{Candidate, TestEnv};
 use crate::listening::{Listening, listen, wait_for_socket};
 use crate::root::{SharedProgram, is_root};
-use crate::setup::status;
+use crate::setup::counts;
 
 /// Runs a sentinel that must refuse to start. Returns its one line.
 fn refusal(mut command: Command) -> String {
@@ -37,11 +37,11 @@ async fn only_the_socket_of_a_killed_sentinel_is_replaced() {
         refusal(listen(&env, &listening.path)),
         format!("incumbent: {shown}: another sentinel listens there")
     );
-    assert_eq!(status(listening.address()).await, (0, 0, None), "the first one still serves");
+    assert_eq!(counts(listening.address()).await, (0, 0), "the first one still serves");
     listening.sentinel.signal(Signal::KILL);
     listening.sentinel.exit().await;
     listening.restart(&env).await;
-    assert_eq!(status(listening.address()).await, (0, 0, None));
+    assert_eq!(counts(listening.address()).await, (0, 0));
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use incumbent_test_support::{Port, eventually};
 use rustix::process::Signal;
 
-use super::{Proxy, connected, lead};
-use crate::env::{Candidate, TestEnv, incumbent};
+use super::{HOLD, Proxy, connected, lead};
+use crate::env::{Candidate, STEADY, TestEnv, incumbent};
 
 fn accept(listener: &TcpListener) -> TcpStream {
     connected(listener.accept().map(|(stream, _)| stream)).expect("a connection")
@@ -29,7 +29,7 @@ fn passes(from: &mut TcpStream, to: &mut TcpStream) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_waits_for_a_leader() {
     let env = TestEnv::calm().await;
-    let proxy = Proxy::start(&env, &["--hold", "1h"]);
+    let proxy = Proxy::start(&env, &HOLD);
     proxy.ready().await;
     let mut client = proxy.connect().await;
     proxy.wait_for_metric("incumbent_proxy_held", 1.0).await;
@@ -46,7 +46,7 @@ async fn connection_waits_for_a_leader() {
     election.stop().await;
     // It ends with the term.
     assert_eq!(
-        client.read(&mut [0]).map_err(|error| error.kind()),
+        client.read_exact(&mut [0]).map_err(|error| error.kind()),
         Err(ErrorKind::ConnectionReset)
     );
     proxy.wait_for_metric("incumbent_proxy_cut_total", 1.0).await;
@@ -74,7 +74,7 @@ async fn connection_is_closed_at_the_end_of_its_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leader_that_does_not_listen_yet_is_tried_again() {
     let env = TestEnv::calm().await;
-    let proxy = Proxy::start(&env, &["--hold", "1h"]);
+    let proxy = Proxy::start(&env, &HOLD);
     let port = Port::pick(); // it is of this test until the leader listens
     let address = format!("127.0.0.1:{}", port.number());
     let _election = super::lead_at(&env, &address).await;
@@ -89,7 +89,7 @@ async fn leader_that_does_not_listen_yet_is_tried_again() {
 async fn each_direction_ends_by_itself() {
     let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
-    let proxy = Proxy::start(&env, &[]);
+    let proxy = Proxy::start(&env, &HOLD);
     for client_is_first in [true, false] {
         let (mut one, mut other) = (proxy.connect().await, accept(&listener));
         if !client_is_first {
@@ -113,18 +113,18 @@ async fn each_direction_ends_by_itself() {
 /// Neither the leader nor the lock says anything: it is the clock of the proxy that counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_to_a_leader_that_is_not_fresh_is_cut() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::with_ttl(STEADY).await;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let campaign = Candidate::start(env.campaign("my_app", &["--advertise", &address]));
-    let proxy = Proxy::start(&env, &["--hold", "1h"]);
+    let proxy = Proxy::start(&env, &HOLD);
     let mut client = proxy.connect().await;
     let mut leader = accept(&listener);
     passes(&mut client, &mut leader);
     campaign.signal(Signal::STOP);
     env.server.pause();
     for end in [&mut client, &mut leader] {
-        let ended = end.read(&mut [0]).map_err(|error| error.kind());
+        let ended = end.read_exact(&mut [0]).map_err(|error| error.kind());
         assert_eq!(ended, Err(ErrorKind::ConnectionReset));
     }
     // Others wait for what comes next.
@@ -141,7 +141,7 @@ async fn what_is_not_read_is_not_buffered_without_end() {
     const MORE_THAN_BUFFERS: usize = 64 * 1024 * 1024;
     let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
-    let proxy = Proxy::start(&env, &[]);
+    let proxy = Proxy::start(&env, &HOLD);
     let client = proxy.connect().await;
     let leader = accept(&listener);
     for (mut from, mut to) in [(&client, &leader), (&leader, &client)] {
@@ -168,7 +168,7 @@ async fn what_is_not_read_is_not_buffered_without_end() {
 async fn one_connection_too_many_is_closed() {
     let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
-    let proxy = Proxy::start(&env, &["--max-connections", "1"]);
+    let proxy = Proxy::start(&env, &[&HOLD[..], &["--max-connections", "1"]].concat());
     let mut client = proxy.connect().await;
     let mut leader = accept(&listener);
     let ended = proxy.connect().await.read(&mut [0]).map_err(|error| error.kind());
@@ -186,7 +186,7 @@ async fn one_connection_too_many_is_closed() {
 async fn open_connections_may_end_by_themselves_at_a_stop() {
     let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
-    let mut proxy = Proxy::start(&env, &["--drain", "1h"]);
+    let mut proxy = Proxy::start(&env, &[&HOLD[..], &["--drain", "1h"]].concat());
     let mut client = proxy.connect().await;
     let mut leader = accept(&listener);
     passes(&mut client, &mut leader);
@@ -207,13 +207,13 @@ async fn open_connections_are_reset_when_the_proxy_ends() {
     let env = TestEnv::calm().await;
     let (_election, listener) = lead(&env).await;
     for signal in [Signal::TERM, Signal::KILL] {
-        let mut proxy = Proxy::start(&env, &["--drain", "0s"]);
+        let mut proxy = Proxy::start(&env, &[&HOLD[..], &["--drain", "0s"]].concat());
         let mut client = proxy.connect().await;
         let mut leader = accept(&listener);
         passes(&mut leader, &mut client);
         proxy.program.signal(signal);
         for end in [&mut client, &mut leader] {
-            let ended = end.read(&mut [0]).map_err(|error| error.kind());
+            let ended = end.read_exact(&mut [0]).map_err(|error| error.kind());
             assert_eq!(ended, Err(ErrorKind::ConnectionReset));
         }
         assert_eq!(proxy.program.exit().await.signal(), Some(signal.as_raw()));
@@ -229,6 +229,7 @@ async fn clients_connect_at_a_unix_socket() {
     let mut command = incumbent();
     let listen = format!("unix:{}", path.display());
     command.args(["proxy", "my_app", "--listen", &listen, "--server", &env.server.url()]);
+    command.args(HOLD);
     let mut proxy = Candidate::start(command);
     let mut client = eventually("it listens", async || UnixStream::connect(&path).ok()).await;
     let served = thread::spawn(move || {
@@ -306,6 +307,6 @@ fn limited(env: &TestEnv, limit: &str) -> Proxy {
     let mut command = Command::new("sh");
     let script = format!("{limit}; exec \"$@\"");
     command.args(["-c", &script, "sh"]).arg(incumbent().get_program());
-    let flags = ["--max-connections", "100", "--hold", "1h"];
+    let flags = [&HOLD[..], &["--max-connections", "100"]].concat();
     Proxy::of_command(command, &["--server", &env.server.url()], &flags)
 }

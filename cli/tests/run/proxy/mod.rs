@@ -12,11 +12,13 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
 use incumbent::Election;
-use incumbent::nats::Bucket;
 use incumbent_test_support::eventually;
 
-use crate::env::{BUCKET, Candidate, TIMEOUT, TestEnv, incumbent};
+use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
 use crate::http::{free_port, get};
+
+/// For a connection that is to reach a leader: on a busy machine a proxy may learn of it late.
+const HOLD: [&str; 2] = ["--hold", "1h"];
 
 /// A running proxy of `my_app`.
 struct Proxy {
@@ -88,7 +90,7 @@ async fn lead(env: &TestEnv) -> (Election, TcpListener) {
 
 /// A leader in this process that advertises this address.
 async fn lead_at(env: &TestEnv, address: &str) -> Election {
-    let bucket = Bucket::open(env.server.connect().await, BUCKET).await.expect("the bucket");
-    let election = incumbent::new_election("my_app", bucket.lock()).advertise(address);
+    let lock = env.bucket().await.lock();
+    let election = incumbent::new_election("my_app", lock).advertise(address);
     election.identity("here").start().expect("a start")
 }

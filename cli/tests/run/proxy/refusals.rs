@@ -2,12 +2,11 @@
 
 use std::net::TcpListener;
 
-use incumbent::nats::{Bucket, BucketConfig};
-use incumbent_test_support::{Server, nats_options};
+use incumbent_test_support::{Server, connected, nats_options};
 use rustix::process::Signal;
 
-use super::{Proxy, lead_at};
-use crate::env::{BUCKET, Candidate, LEASE, TestEnv, incumbent};
+use super::{HOLD, Proxy, lead_at};
+use crate::env::{CALM, Candidate, TestEnv, create_bucket, incumbent};
 
 /// The exit code, and the last line.
 async fn refused(flags: &[&str]) -> (Option<i32>, String) {
@@ -51,16 +50,15 @@ async fn bad_input_is_refused_in_one_line() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_needs_the_permissions_of_an_observer_and_no_more() {
     let server = Server::builder().with_permissions().start().await;
-    let admin = nats_options("admin").connect(server.url()).await.expect("a connection");
-    let config = BucketConfig::new(BUCKET).ttl(LEASE);
-    let bucket = Bucket::create(admin, config).await.expect("a bucket");
+    let admin = connected(|| nats_options("admin").connect(server.url())).await;
+    let bucket = create_bucket(&admin, CALM).await;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let election = incumbent::new_election("my_app", bucket.lock()).advertise(address);
     let election = election.start().expect("a start");
     let observer = server.url_as("observer", "pw");
     let lock = ["--server", &observer, "--inbox-prefix", "_INBOX_incumbent_observer"];
-    let proxy = Proxy::of_lock(&lock, &["--hold", "1h"]);
+    let proxy = Proxy::of_lock(&lock, &HOLD);
     let _client = proxy.connect().await;
     listener.accept().expect("a connection");
     let unknown = server.url_as("observer", "other");
@@ -71,7 +69,7 @@ async fn it_needs_the_permissions_of_an_observer_and_no_more() {
 
 #[tokio::test]
 async fn address_that_cannot_be_used_is_named_in_a_line() {
-    let env = TestEnv::start().await;
+    let env = TestEnv::calm().await;
     let _election = lead_at(&env, "http://\u{202e}nowhere").await;
     let mut proxy = Proxy::start(&env, &[]);
     proxy.wait_for_metric("incumbent_proxy_has_leader", 1.0).await;

@@ -1,20 +1,19 @@
 //! A command for each shard.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::{SERVE, STUBBORN, is_gone, member, server, serving};
-use crate::env::{Candidate, LEASE, STEADY};
+use crate::env::{CALM, Candidate, STEADY};
 use crate::http::{free_port, get};
 
 #[tokio::test]
 async fn members_share_the_shards_and_the_survivor_runs_all() {
     // No shard moves before its term has lasted a lease.
-    let env = server("shop", 4, LEASE * 3 / 2).await;
+    let env = server("shop", 4, STEADY).await;
     let flags = ["--shards", "4", "--moves-at-once", "2", "--identity"];
     let mut first = member(&env, &[&flags[..], &["first"]].concat(), SERVE);
     let mut of_first = BTreeMap::new();
@@ -52,7 +51,7 @@ async fn members_share_the_shards_and_the_survivor_runs_all() {
 
 #[tokio::test]
 async fn command_knows_its_shard_and_its_term() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let script = "echo $INCUMBENT_SET $INCUMBENT_ELECTION $INCUMBENT_IDENTITY \
                   $INCUMBENT_SHARD/$INCUMBENT_SHARDS $1 $(cut -d' ' -f3 $INCUMBENT_DEADLINE_FILE) \
                   $INCUMBENT_TOKEN; exec sleep 1000";
@@ -69,7 +68,7 @@ async fn command_knows_its_shard_and_its_term() {
 
 #[tokio::test]
 async fn second_signal_ends_the_drains() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let mut run = member(&env, &["--shards", "2", "--drain", "10m"], STUBBORN);
     run.wait_for_line("up").await;
     run.wait_for_line("up").await;
@@ -85,7 +84,7 @@ async fn second_signal_ends_the_drains() {
 
 #[tokio::test]
 async fn shard_is_released_once_its_command_has_drained() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let directory = tempfile::tempdir().expect("a directory");
     let done = directory.path().join("done");
     let script = format!(
@@ -110,7 +109,7 @@ async fn shard_is_released_once_its_command_has_drained() {
 
 #[tokio::test]
 async fn shard_whose_command_ends_is_given_up_and_taken_again() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let script = "echo $1 $INCUMBENT_TOKEN $(cut -d' ' -f1 /proc/uptime); [ $1 = 0 ] && exit 3; \
                   exec sleep 1000";
     let mut run = member(&env, &["--shards", "2"], script);
@@ -140,7 +139,7 @@ async fn shard_whose_command_ends_is_given_up_and_taken_again() {
 
 #[tokio::test]
 async fn command_that_ends_may_end_the_member() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let script = "echo up; [ $1 = 1 ] && exec sleep 1000; exit 7";
     let mut run = member(&env, &["--shards", "2", "--on-exit", "exit"], script);
     assert_eq!(run.exit_code().await, Some(7));
@@ -151,7 +150,7 @@ async fn command_that_ends_may_end_the_member() {
 /// No process of a command is left, whichever guard it had.
 #[tokio::test]
 async fn killed_guard_ends_the_member() {
-    let env = server("shop", 3, STEADY).await;
+    let env = server("shop", 3, CALM).await;
     let script = "echo up; setsid sleep 1000 & exec sleep 1000";
     let mut run = member(&env, &["--shards", "3"], script);
     for _ in 0..3 {
@@ -169,7 +168,7 @@ async fn killed_guard_ends_the_member() {
 
 #[tokio::test]
 async fn failure_after_a_signal_is_reported_with_quiet() {
-    let env = server("shop", 1, STEADY).await;
+    let env = server("shop", 1, CALM).await;
     let mut run = member(&env, &["--quiet", "--shards", "1", "--drain", "10m"], STUBBORN);
     run.wait_for_line("up").await;
     run.signal(Signal::TERM);
@@ -183,7 +182,7 @@ async fn failure_after_a_signal_is_reported_with_quiet() {
 #[tokio::test]
 async fn many_commands_raise_the_limit_of_open_files() {
     const SHARDS: usize = 20;
-    let env = server("shop", SHARDS as u32, Duration::from_secs(20)).await;
+    let env = server("shop", SHARDS as u32, CALM).await;
     let url = env.server.url();
     let shards = SHARDS.to_string();
     let mut command = std::process::Command::new("sh");
@@ -204,7 +203,7 @@ async fn many_commands_raise_the_limit_of_open_files() {
 /// A drain would hold the lock, and nobody would work.
 #[tokio::test]
 async fn suspended_guard_ends_the_term_without_a_drain() {
-    let env = server("shop", 1, LEASE).await;
+    let env = server("shop", 1, STEADY).await;
     let flags = ["--shards", "1", "--drain", "10m", "--identity"];
     let mut first = member(&env, &[&flags[..], &["first"]].concat(), SERVE);
     serving(&mut first).await;
@@ -216,7 +215,7 @@ async fn suspended_guard_ends_the_term_without_a_drain() {
 /// The guards keep to their schedules, which nobody prolongs.
 #[tokio::test]
 async fn commands_of_a_suspended_member_are_stopped() {
-    let env = server("shop", 2, LEASE * 3 / 2).await;
+    let env = server("shop", 2, STEADY).await;
     let flags = ["--shards", "2", "--identity"];
     let mut first = member(&env, &[&flags[..], &["first"]].concat(), SERVE);
     let (a, b) = (serving(&mut first).await, serving(&mut first).await);
@@ -236,7 +235,7 @@ async fn commands_of_a_suspended_member_are_stopped() {
 
 #[tokio::test]
 async fn http_serves_the_shards() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let (port, address) = free_port();
     let flags = ["--shards", "2", "--identity", "first", "--http", &port];
     let mut run = member(&env, &flags, "echo $1 $INCUMBENT_TOKEN; exec sleep 1000");

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use super::server;
-use crate::env::{STEADY, incumbent};
+use crate::env::{CALM, incumbent};
 
 const SIT: &str = "echo $INCUMBENT_SEAT/$INCUMBENT_SEATS $INCUMBENT_ELECTION; exec sleep 1000";
 
 #[tokio::test]
 async fn each_seat_has_one_holder_and_a_free_one_is_taken() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let sit = |identity| env.run("shop", &["--seats", "2", "--identity", identity], SIT);
     let mut holders = BTreeMap::new();
     for identity in ["first", "second"] {
@@ -37,7 +37,7 @@ async fn each_seat_has_one_holder_and_a_free_one_is_taken() {
 
 #[tokio::test]
 async fn candidate_ends_with_its_command() {
-    let env = server("shop", 2, STEADY).await;
+    let env = server("shop", 2, CALM).await;
     let mut run = env.run("shop", &["--seats", "2"], "exit 7");
     assert_eq!(run.exit_code().await, Some(7));
     assert_eq!((env.holder("shop.0").await, env.holder("shop.1").await), (None, None));

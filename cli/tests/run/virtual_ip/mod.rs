@@ -17,7 +17,7 @@ use self::client::{Client, INTERVAL, serve};
 use self::network::{ADDRESS, ADDRESS_V6, HOSTS, IS_LEADER, Network, PORT};
 
 /// How long another host may take to answer, on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How soon a move that has failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 /// How many faults there are, unless FAULTS says so.

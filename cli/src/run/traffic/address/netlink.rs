@@ -316,7 +316,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_ends_proves_nothing() {
         let ip: VirtualIp = "10.0.0.5/24@eth0".parse().expect("valid");
-        let until = BootClock.now() + Duration::from_secs(10);
+        let until = BootClock.now() + Duration::from_secs(60);
         let cut = || {
             let (connection, handle, _) = new_connection().expect("a socket");
             // The request is queued before this task runs.
