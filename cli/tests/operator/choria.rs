@@ -1,14 +1,14 @@
 //! Elections shared with Choria's candidates.
 
 use async_nats::jetstream;
-use incumbent_test_support::Server;
+use incumbent_test_support::{Server, jetstream_on};
 
 use crate::doctor::{doctor, expect_line};
 use crate::shell::{BUCKET, Shell};
 
 /// A bucket with the settings of a Choria broker.
 async fn chorias_bucket(server: &Server) -> jetstream::kv::Store {
-    let context = jetstream::new(server.connect().await);
+    let context = jetstream_on(server.connect().await);
     let stream = jetstream::stream::Config {
         name: format!("KV_{BUCKET}"),
         subjects: vec![format!("$KV.{BUCKET}.>")],
@@ -61,7 +61,6 @@ async fn doctor_detects_chorias_candidates() {
 async fn candidate_with_choria_does_not_warn_of_its_entries() {
     let (server, shell) = Shell::serving().await;
     let store = chorias_bucket(&server).await;
-    store.put("my_app", "go-1.example.net".into()).await.expect("a write");
     let url = format!("{}/{BUCKET}", server.url());
     let shared = format!("{url}?with-choria");
     for (flags, warns) in [
@@ -70,6 +69,8 @@ async fn candidate_with_choria_does_not_warn_of_its_entries() {
         (&["--lock", &*url], true),
         (&["--lock", &*shared], false),
     ] {
+        // It expires after a minute.
+        store.put("my_app", "go-1.example.net".into()).await.expect("a write");
         let log = shell.home().join("log");
         let mut command = shell.command(&[&["campaign", "my_app", "-v"], flags].concat());
         command.stderr(std::fs::File::create(&log).expect("a file"));

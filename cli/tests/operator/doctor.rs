@@ -1,6 +1,6 @@
 //! `doctor` of elections in a bucket, and helpers for the tests of other locks.
 
-use incumbent_test_support::{Server, Version, on_versions};
+use incumbent_test_support::{Server, Version, jetstream_on, on_versions};
 use serde_json::Value;
 
 use crate::shell::{BUCKET, CommandOutput, Shell};
@@ -221,9 +221,8 @@ async fn rights_are_checked_per_role() {
 #[tokio::test]
 async fn shared_identity_is_distinguished_from_a_restart() {
     let (server, shell) = Shell::serving().await;
-    shell.out(&["kv", "add", "B", "--ttl", "1m", "--history", "9", "-q"]);
-    let client = server.connect().await;
-    let jetstream = async_nats::jetstream::new(client);
+    shell.out(&["kv", "add", "B", "--ttl", "1h", "--history", "9", "-q"]);
+    let jetstream = jetstream_on(server.connect().await);
     let write = async |election: &str, writer: &str| {
         let mut headers = async_nats::HeaderMap::new();
         headers.insert("Incumbent-Write", format!("{writer}-1"));
@@ -257,7 +256,7 @@ async fn monitoring_port_reports_the_sync_interval() {
     );
     let nats = server.address().to_string();
     for (address, why) in [("127.0.0.1:1", "refused"), (nats.as_str(), "not the response of")] {
-        let report = doctor(&shell, &["--monitor", address, "--timeout", "5s"], 1);
+        let report = doctor(&shell, &["--monitor", address], 1);
         assert!(expect_line(&report, "warning  disk ", "cannot read").contains(why), "{report:?}");
     }
 }

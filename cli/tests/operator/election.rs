@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use async_nats::{HeaderMap, jetstream};
 use futures_util::StreamExt;
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, jetstream_on};
 use serde_json::Value;
 
 use crate::shell::{Running, Shell};
 
 /// With a lease whose end no test waits for.
-const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "20s", "--identity"];
+const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "30s", "--identity"];
 
 #[test]
 fn advertised_address_with_a_blank_is_refused() {
@@ -23,7 +23,7 @@ fn advertised_address_with_a_blank_is_refused() {
 #[tokio::test]
 async fn info_of_a_leader_asks_no_candidate() {
     let (server, shell) = Shell::serving().await;
-    let mut leader = shell.start(&["campaign", "my_app", "--lease", "10s"]);
+    let mut leader = shell.start(&["campaign", "my_app", "--lease", "24s"]);
     leader.line_with("won");
     eventually("it states its priority", async || {
         let found = shell.json(&["election", "list", "-o", "json"]);
@@ -101,7 +101,7 @@ async fn lock_without_roll_calls_is_refused_in_one_line() {
 #[tokio::test]
 async fn bucket_without_notifications_is_polled() {
     let (_server, shell) = Shell::serving().await;
-    shell.out(&["kv", "add", "B", "--ttl", "10s", "-q"]);
+    shell.out(&["kv", "add", "B", "--ttl", "20s", "-q"]);
     shell.out(&["kv", "put", "B", "e", "theirs"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
     watch.line_with("e: theirs leads");
@@ -182,7 +182,7 @@ async fn bucket_made_anew_with_lower_revisions_shows_its_leaders() {
     shell.out(&["kv", "put", "B", "e", "one"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
     watch.line_with("e: one leads");
-    let context = jetstream::new(server.connect().await);
+    let context = jetstream_on(server.connect().await);
     let mut stream = context.get_stream("KV_B").await.expect("a stream");
     let config = stream.info().await.expect("a stream").config.clone();
     // It would read in between that there is no bucket, or no leader.
@@ -243,7 +243,7 @@ async fn missing_successor_is_reported() {
 #[tokio::test]
 async fn successor_is_awaited_while_the_server_is_away() {
     let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
-    let wait = ["--force", "--wait", "5m", "--timeout", "5s"];
+    let wait = ["--force", "--wait", "5m", "--timeout", "20s"];
     let mut evict = shell.start_with_errors(&[&["election", "evict", "e"][..], &wait].concat());
     evict.line_with("evicted one from e");
     server.stop().await;
@@ -308,9 +308,14 @@ async fn refusal_is_one_line_and_the_leader_continues() {
     let command = ["election", "move", "my_app"];
     shell.expect_refusal(&["election", "move", "other"], "election other: no leader", 3);
     for flags in [&["--to", "third"][..], &["--to", "first"], &["--to-site", "c"]] {
-        let line =
-            shell.expect_refusal(&[&command[..], flags].concat(), "first continues to lead: ", 1);
+        let (line, code) = eventually("the leader answers in time", async || {
+            let refused = shell.refusal(&[&command[..], flags].concat());
+            (!refused.0.contains("does not answer")).then_some(refused)
+        })
+        .await;
+        assert!(line.contains("first continues to lead: "), "{line}");
         assert!(line.contains("no candidate that may lead next is ready"), "{line}");
+        assert_eq!(code, 1, "{line}");
     }
     let both = shell.run(&[&command[..], &["--to", "second", "--to-site", "b"]].concat());
     assert_eq!(both.code, Some(2), "{both:?}");
@@ -340,9 +345,10 @@ async fn sick_leader_moves_only_after_the_pause() {
     let (_server, shell) = Shell::serving().await;
     let sick = shell.home().join("sick");
     let check = format!("[ ! -e {sick} ] || {{ echo disk full; exit 1; }}", sick = sick.display());
-    let check = ["--check", &check, "--check-interval", "100ms", "--check-failures", "2"];
+    // The interval is the limit of a check, too.
+    let check = ["--check", &check, "--check-interval", "1s", "--check-failures", "2"];
     // No term moves by itself before it has lasted a lease.
-    let campaign = ["campaign", "my_app", "--lease", "6s", "--identity"];
+    let campaign = ["campaign", "my_app", "--lease", "20s", "--identity"];
     let mut first = shell.start(&[&campaign[..], &["first"], &check[..]].concat());
     first.line_with("won");
     let mut second = shell.start(&[&campaign[..], &["second"]].concat());

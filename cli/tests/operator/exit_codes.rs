@@ -119,7 +119,7 @@ fn silent_server_is_reported_with_advice() {
             let _ = std::io::copy(&mut client, &mut std::io::sink());
         }
     });
-    let args = ["election", "list", "--timeout", "1s", "-s", &url];
+    let args = ["election", "list", "--timeout", "5s", "-s", &url];
     Shell::bare().expect_refusal(&args, "see --timeout", 4);
 }
 
@@ -171,7 +171,7 @@ async fn closed_output_is_a_failure_unless_of_a_listing() {
         (&["man"], 0),
         (&["leader", "my_app", "--identity", "c1"], 1),
         (&["doctor"], 1),
-        (&["campaign", "other"], 1),
+        (&["campaign", "other", "--timeout", "1m"], 1),
     ] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);

@@ -18,10 +18,7 @@ use serde_json::json;
 use crate::doctor::run_doctor;
 use crate::kubernetes::{SERVE, TestEnv};
 use crate::object_storage_doctor::versitygw;
-use crate::shell::{CommandOutput, Running, Shell};
-
-/// How long a line of a watch may take.
-const MINUTE: Duration = Duration::from_secs(60);
+use crate::shell::{CommandOutput, Running, Shell, TIMEOUT};
 
 /// What differs between runs, and its name.
 static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -73,6 +70,8 @@ struct Golden {
     keeps_last_write: bool,
     /// The longest lease of the lock.
     max_lease: &'static str,
+    /// The lease of a leader that a machine that stands still is not to end.
+    steady_lease: &'static str,
     text: String,
 }
 
@@ -94,7 +93,7 @@ struct Candidate {
 impl Watch {
     /// Waits until each has printed its text.
     fn until(&mut self, texts: [&str; 2]) {
-        assert!(self.prints(texts, MINUTE), "{texts:?}: {:?}", self.printed);
+        assert!(self.prints(texts, TIMEOUT), "{texts:?}: {:?}", self.printed);
     }
 
     /// Whether each prints its text. `limit`: of the wait for each line.
@@ -123,6 +122,7 @@ impl Golden {
             states_priority: true,
             keeps_last_write: false,
             max_lease: "1m",
+            steady_lease: "24s",
             text: String::new(),
         }
     }
@@ -339,7 +339,7 @@ impl Golden {
 
     /// A leader that does not renew.
     async fn show_expired(&mut self, watch: &mut Watch) {
-        let last = self.campaign("my-app", "last", &["--lease", "3s"], "won");
+        let last = self.campaign("my-app", "last", &["--lease", "12s"], "won");
         watch.until(["my-app: last leads", r#""leader":"last""#]);
         if self.keeps_last_write {
             // The second write states more than the first. It must not come beside the kill.
@@ -361,7 +361,7 @@ impl Golden {
         let creator = self.campaign("my-app", "creator", &["--lease", lease], "won");
         creator.running.end_with("TERM");
         let advertised = ["--advertise", "c1.example.net:50051", "--metadata", "zone=größer"];
-        let placed = ["--priority", "7", "--site", "north", "--lease", "10s"];
+        let placed = ["--priority", "7", "--site", "north", "--lease", self.steady_lease];
         let flags = [&advertised[..], &placed].concat();
         let leader = self.campaign("my-app", "alpha", &flags, "won");
         let mut watch = self.watch(&[]);
@@ -409,7 +409,8 @@ async fn nats() {
     let server = Server::start().await;
     let mut golden = Golden::new(Shell::at(&server), &["--bucket", "B"]);
     golden.show_unused();
-    golden.show_history("1m").await;
+    // As long the bucket keeps what has ended.
+    golden.show_history("10m").await;
     golden.shell.out(&["kv", "put", "B", "theirs", "go-1.example.net"]);
     golden.show_foreign();
     golden.show_by_url(format!("{}/B", server.url()));
@@ -443,7 +444,7 @@ async fn object_storage() {
     let (_store, shell) = versitygw().await;
     let mut golden = Golden::new(shell, &["--lock", "s3://bucket?max-lease=12s"]);
     (golden.calls, golden.watch_calls, golden.states_priority) = (false, false, false);
-    golden.max_lease = "12s";
+    (golden.max_lease, golden.steady_lease) = ("12s", "12s");
     golden.show_unused();
     golden.show_history("12s").await;
     golden.compare(expect_file!["golden/object_storage.txt"]);
@@ -455,7 +456,7 @@ async fn etcd() {
     let lock = format!("etcd://{}/elections?max-lease=12s", cluster.endpoints().join(","));
     let mut golden = Golden::new(Shell::bare(), &["--lock", &lock]);
     (golden.calls, golden.watch_calls, golden.keeps_last_write) = (false, false, true);
-    golden.max_lease = "12s";
+    (golden.max_lease, golden.steady_lease) = ("12s", "12s");
     golden.show_unused();
     golden.show_history("12s").await;
     golden.compare(expect_file!["golden/etcd.txt"]);
@@ -543,7 +544,7 @@ async fn kubernetes_for_life() {
 async fn peers() {
     let ports = [Port::pick(), Port::pick(), Port::pick()].map(|port| port.number());
     let peers = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
-    let lock = |port| format!("peer:127.0.0.1:{port}?quorum=3&lease=2s&peers={peers}");
+    let lock = |port| format!("peer:127.0.0.1:{port}?quorum=3&lease=8s&peers={peers}");
     let mut golden = Golden::new(Shell::bare(), &["--lock", &lock(0)]);
     let start = |election, identity, port| {
         let args = ["campaign", election, "--identity", identity, "--lock", &lock(port)];
@@ -559,7 +560,7 @@ async fn peers() {
     golden.show_all();
     golden.show("my-app");
     golden.run(&["election", "pause", "my-app"]);
-    golden.run(&["doctor"]);
+    golden.run_until(&["doctor"], "3 of 3 respond").await;
     let [leader, _second, _third] = members;
     leader.end_with("TERM");
     golden.section("released");

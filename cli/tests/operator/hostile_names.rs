@@ -1,5 +1,7 @@
 //! Names and values of other programs with control sequences for terminals.
 
+use incumbent_test_support::jetstream_on;
+
 use crate::shell::{CommandOutput, Shell};
 
 /// Control sequences: clear screen, title, bell, carriage return, right-to-left override, and a C1
@@ -65,7 +67,7 @@ async fn no_command_prints_control_characters() {
 async fn cause_of_a_release_is_a_short_word() {
     let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "E", "--election", "-q"]);
-    let context = async_nats::jetstream::new(server.connect().await);
+    let context = jetstream_on(server.connect().await);
     let long = format!("{}{}", HOSTILE.replace('\r', ""), "x".repeat(500));
     for (name, cause) in [("long", long.as_str()), ("none", "\u{1b}\u{9b}")] {
         let mut headers = async_nats::HeaderMap::new();
@@ -96,7 +98,7 @@ async fn cause_of_a_release_is_a_short_word() {
 async fn entry_that_is_not_of_a_valid_name_is_listed() {
     let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "E", "--election", "-q"]);
-    let context = async_nats::jetstream::new(server.connect().await);
+    let context = jetstream_on(server.connect().await);
     let mut names = vec!["a~b".to_owned(), "x".repeat(300)];
     for name in &names {
         let sent = context.publish(format!("$KV.E.{name}"), "one".into()).await;

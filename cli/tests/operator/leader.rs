@@ -16,7 +16,7 @@ async fn default_identity_is_that_of_candidates() {
     let mut leader = shell.start(&["campaign", "my_app"]);
     leader.line_with("won");
     shell.out(&["leader", "my_app"]);
-    let lock = ["--lock", "sqlite:elections.db", "--lease", "10s"];
+    let lock = ["--lock", "sqlite:elections.db", "--lease", "30s"];
     let mut leader = shell.start(&[&["campaign", "my_app"], &lock[..]].concat());
     leader.line_with("won");
     shell.out(&["leader", "my_app", "--lock", "sqlite:elections.db"]);
@@ -44,7 +44,7 @@ async fn nothing_is_created() {
 async fn leader_whose_lease_is_over_is_none() {
     let shell = Shell::bare();
     let lock = ["--lock", "sqlite:elections.db"];
-    let flags = ["campaign", "my_app", "--identity", "c1", "--lease", "6s"];
+    let flags = ["campaign", "my_app", "--identity", "c1", "--lease", "20s"];
     let mut leader = shell.start(&[&flags[..], &lock].concat());
     leader.line_with("won");
     let ask = || shell.run(&[&["leader", "my_app", "--identity", "c1"], &lock[..]].concat());

@@ -22,7 +22,7 @@ async fn bucket_is_named_by_url_or_variable() {
 async fn each_of_several_locks_is_held() {
     let server = Server::start().await;
     let shell = Shell::bare();
-    let bucket = format!("{}/MINE?ttl=10s", server.url());
+    let bucket = format!("{}/MINE?ttl=30s", server.url());
     let both = format!("sqlite:elections.db {bucket}");
     let mut leader = shell.start(&["campaign", "my_app", "--lock", &both]);
     leader.line_with("won");
@@ -77,7 +77,7 @@ fn missing_credentials_are_reported_before_any_request() {
     let shell =
         Shell::bare().with("GCE_METADATA_HOST", unreachable).with("GCE_METADATA_IP", unreachable);
     shell.expect_refusal(
-        &["election", "info", "a", "--lock", "gs://bucket"],
+        &["election", "info", "a", "--timeout", "5s", "--lock", "gs://bucket"],
         "the object gs://bucket/a: there are no credentials for it",
         4,
     );

@@ -68,7 +68,7 @@ async fn page_shows_changes_of_leadership_live() {
     let shards: Vec<Running> = ["a", "b"]
         .map(|identity| {
             let flags = ["set", "run", "work", "--shards", "6", "--identity", identity, "--lease"];
-            shell.start(&[&flags[..], &["8s", "--", "sleep", "1000"]].concat())
+            shell.start(&[&flags[..], &["24s", "--", "sleep", "1000"]].concat())
         })
         .into();
     let (_ui, url) = serve(&shell, &[]);
@@ -76,7 +76,7 @@ async fn page_shows_changes_of_leadership_live() {
     browser.open(&url);
     wait_for_leader(&browser, "billing", "host-1");
     browser.wait_for_text(&["Live", "billing", "Sets", "work", "each with a leader"]);
-    // They expire within seconds: the page has seen them by then.
+    // They expire within half a minute: the page has seen them by then.
     for number in 0..30 {
         let name = format!("job-{number:02}");
         shell.put(&name, &format!("host-{}", number % 5));
@@ -166,7 +166,7 @@ async fn page_continues_when_servers_return() {
     let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let port = Port::pick();
     let listen = port.number().to_string();
-    let mut ui = shell.start(&["ui", "--listen", &listen, "--timeout", "1s"]);
+    let mut ui = shell.start(&["ui", "--listen", &listen, "--timeout", "20s"]);
     ui.line_with("serving");
     let browser = Browser::start(1000, 700);
     browser.open(&format!("http://127.0.0.1:{listen}/"));

@@ -19,12 +19,12 @@ fn member<'a>(shards: &'a str, lease: &'a str, flags: &[&'a str]) -> Vec<&'a str
 #[tokio::test]
 async fn member_with_another_number_of_shards_says_why_it_leads_none() {
     let (_server, shell) = Shell::serving().await;
-    let mut first = shell.start(&member("4", "5s", &["--identity", "first"]));
+    let mut first = shell.start(&member("4", "24s", &["--identity", "first"]));
     for _ in 0..4 {
         first.line_with("up");
     }
     let (mut other, line) = eventually("the first one answers in time", async || {
-        let mut other = shell.start_with_errors(&member("6", "5s", &["--identity", "other"]));
+        let mut other = shell.start_with_errors(&member("6", "24s", &["--identity", "other"]));
         let line = other.line();
         if line.starts_with("up ") {
             other.end_with("TERM"); // it has called the roll, and heard nobody

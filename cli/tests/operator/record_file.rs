@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use incumbent_test_support::{Server, SmallDisk, eventually};
+use incumbent_test_support::{Server, SmallDisk, eventually, jetstream_on};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
@@ -16,8 +16,7 @@ async fn file_stays_within_its_size() {
     shell.put("quiet", "one");
     let recorder = record(&shell, &["--max-size", "256KiB"]);
     recorded(&shell, "quiet", &["term one -"]).await;
-    let client = async_nats::connect(server.url()).await.expect("a connection");
-    let jetstream = async_nats::jetstream::new(client);
+    let jetstream = jetstream_on(server.connect().await);
     let size = |name: &str| std::fs::metadata(shell.home().join(name)).map_or(0, |file| file.len());
     for number in 0..2000 {
         let leader = format!("{number:0500}");

@@ -7,7 +7,7 @@ use crate::object_storage_doctor::{shell_at, versitygw};
 #[tokio::test(flavor = "multi_thread")]
 async fn campaign_reports_each_lock_failure_once() {
     let (store, shell) = versitygw().await;
-    let lock = "s3://bucket?max-lease=6s";
+    let lock = "s3://bucket?max-lease=15s";
     let campaign = |identity| ["campaign", "my_app", "--lock", lock, "--identity", identity];
     let mut first = shell.start(&campaign("v0"));
     first.line_with("won");

@@ -14,10 +14,7 @@ use rustix::io::ioctl_fionread;
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use vt100::Parser;
 
-use crate::shell::Shell;
-
-/// Limit of every wait.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::shell::{Shell, TIMEOUT};
 
 /// A command on a terminal, killed when dropped.
 pub struct Screen {
@@ -66,7 +63,7 @@ impl Screen {
     /// Waits until the screen is as it should be. Returns its text.
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) -> String {
         let found = self.look(TIMEOUT, is_so);
-        found.unwrap_or_else(|shown| panic!("{what}: not within a minute:\n{shown}"))
+        found.unwrap_or_else(|shown| panic!("{what}: not within {TIMEOUT:?}:\n{shown}"))
     }
 
     /// The text of the screen once it is as it should be, or what it shows at the limit.

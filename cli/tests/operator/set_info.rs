@@ -6,7 +6,7 @@ use crate::shell::{Running, Shell};
 
 /// Starts a member of the set `shop`, whose command does nothing.
 fn member(shell: &Shell, identity: &str, flags: &[&str]) -> Running {
-    let arguments = ["set", "run", "shop", "--shards", "4", "--lease", "20s", "--settle", "100ms"];
+    let arguments = ["set", "run", "shop", "--shards", "4", "--lease", "30s", "--settle", "100ms"];
     let arguments = [&arguments[..], &["--identity", identity], flags].concat();
     let command = ["--", "/bin/sh", "-c", "echo up $1; exec /bin/sleep 1000", "sh", "{shard}"];
     shell.start(&[&arguments[..], &command].concat())
@@ -80,7 +80,7 @@ async fn members_whose_numbers_of_shards_do_not_go_together_are_shown() {
         (&4.into(), &8.into())
     );
     assert_eq!(found["differing"], serde_json::json!([]));
-    let flags = ["set", "run", "shop", "--shards", "6", "--lease", "20s", "--identity", "other"];
+    let flags = ["set", "run", "shop", "--shards", "6", "--lease", "30s", "--identity", "other"];
     let _other = shell.start(&[&flags[..], &["--", "/bin/sleep", "1000"]].concat());
     let text = eventually("both members answer", async || {
         let text = shell.out(&[&info[..], &["--shards", "4"]].concat());

@@ -14,8 +14,22 @@ use tempfile::TempDir;
 /// The bucket of elections without `--bucket`.
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 
-/// Limit of every wait.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Limit of every wait: a busy machine may stand still for half a minute, more than once.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// The variable of `--timeout`: a test may set it as well.
+const REQUESTS: &str = "INCUMBENT_TIMEOUT";
+
+/// The timeout of requests of a command that sets up or observes, unless the test gives another
+/// one. A candidate has none: so it tries until the lock is reached.
+fn request_timeout(args: &[&str]) -> Option<&'static str> {
+    match args {
+        ["kv", "watch", ..] => Some("1h"), // this ends the watch, too
+        ["election", "file", ..] => None,
+        ["doctor" | "election" | "kv" | "leader" | "record" | "top" | "ui", ..]
+        | ["set", "info", ..] => Some("1m"),
+        _ => None,
+    }
+}
 
 /// An environment and a home directory, without settings of the user who runs the tests.
 pub struct Shell {
@@ -87,9 +101,10 @@ impl Shell {
         (server, admin, observer)
     }
 
-    /// Starts a candidate with a lease of 8 s.
+    /// Starts a candidate with a lease of 24 s: a machine that stands still for 10 s does not end
+    /// its term.
     pub fn campaign(&self, election: &str, identity: &str) -> Running {
-        self.start(&["campaign", election, "--lease", "8s", "--identity", identity])
+        self.start(&["campaign", election, "--lease", "24s", "--identity", identity])
     }
 
     /// Sets an environment variable.
@@ -115,6 +130,7 @@ impl Shell {
         if let Some(server) = &self.server {
             command.env("NATS_URL", server);
         }
+        command.envs(request_timeout(args).map(|timeout| (REQUESTS, timeout)));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.home());
         command
@@ -122,8 +138,11 @@ impl Shell {
 
     /// Runs a command to its end.
     pub fn run(&self, args: &[&str]) -> CommandOutput {
+        self.run_program(&self.command(args), args)
+    }
+
+    fn run_program(&self, program: &Command, args: &[&str]) -> CommandOutput {
         // A command that hangs fails the test.
-        let program = self.command(args);
         let mut command = Command::new("timeout");
         command
             .arg(TIMEOUT.as_secs().to_string())
@@ -204,9 +223,13 @@ impl Shell {
     }
 
     /// Runs a command that must fail with exactly one line, on standard error. Returns the line and
-    /// the exit code.
+    /// the exit code. A candidate does not try again either.
     pub fn refusal(&self, args: &[&str]) -> (String, i32) {
-        let output = self.run(args);
+        let mut program = self.command(args);
+        if !self.variables.iter().any(|(name, _)| name == REQUESTS) {
+            program.env(REQUESTS, request_timeout(args).unwrap_or("1m"));
+        }
+        let output = self.run_program(&program, args);
         assert_eq!(output.stdout, "", "{output:?}");
         assert_eq!(output.stderr.trim_end().lines().count(), 1, "{output:?}");
         assert!(output.stderr.starts_with("incumbent: "), "{output:?}");
@@ -303,7 +326,7 @@ fn read(out: impl Read + Send + 'static, lines: Sender<String>) {
 impl Running {
     /// The next line of output.
     pub fn line(&mut self) -> String {
-        self.lines.recv_timeout(TIMEOUT).expect("a line within a minute")
+        self.lines.recv_timeout(TIMEOUT).expect("a line in time")
     }
 
     /// The next line of output, if it comes within this time.

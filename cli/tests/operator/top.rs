@@ -181,8 +181,8 @@ async fn stopped_view_gives_the_terminal_back_and_continues() {
 async fn one_frame_is_plain_text_of_the_given_width() {
     let server = Server::start().await;
     let shell = Shell::at(&server).with("COLUMNS", "60");
-    let leader = ["campaign", "my_app", "--advertise", "h:1", "--lease", "8s", "--identity", "one"];
-    let mut leader = shell.start(&leader);
+    let flags = ["--advertise", "h:1", "--lease", "24s", "--identity", "one"];
+    let mut leader = shell.start(&[&["campaign", "my_app"], &flags[..]].concat());
     leader.line_with("won");
     let hostile = format!("\u{1b}[2J\u{202e}<script>{}", "x".repeat(700));
     shell.put("hostile", &hostile);
@@ -199,8 +199,8 @@ async fn one_frame_is_plain_text_of_the_given_width() {
     {
         assert_eq!(seen[field], info["elections"][0][field], "{field}");
     }
-    assert_eq!(seen["lease_ms"], 8000);
-    assert!(seen["remaining_ms"].as_u64().is_some_and(|left| left <= 8000), "{seen}");
+    assert_eq!(seen["lease_ms"], 24_000);
+    assert!(seen["remaining_ms"].as_u64().is_some_and(|left| left <= 24_000), "{seen}");
     assert_eq!(view["elections"].as_array().map(Vec::len), Some(1));
 }
 
@@ -237,14 +237,19 @@ async fn watching_many_elections_costs_one_request_per_poll() {
     }
     let screen = Screen::start(&shell, &["top"], (80, 40));
     screen.wait_for(&["30 elections"]);
-    let first = requests(&server).await;
-    assert!(first > 30, "each was read once: {first}");
-    shell.put("e7", "two");
-    screen.wait_for(&["e7: two leads"]);
-    let polled = eventually("two polls", async || {
-        let now = requests(&server).await;
-        (now >= first + 2).then_some(now)
+    assert!(requests(&server).await > 30, "each was read once");
+    // On a busy machine a report of a write may be late: then all are read again.
+    let mut leaders = (0..).map(|number| format!("leader-{number}"));
+    eventually("two polls that read little", async || {
+        let (first, leader) = (requests(&server).await, leaders.next()?);
+        shell.put("e7", &leader);
+        screen.wait_for(&[&format!("e7: {leader} leads")]);
+        let polled = eventually("two polls", async || {
+            let now = requests(&server).await;
+            (now >= first + 2).then_some(now)
+        })
+        .await;
+        (polled < first + 20).then_some(())
     })
     .await;
-    assert!(polled < first + 20, "{first}, {polled}");
 }

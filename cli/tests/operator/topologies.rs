@@ -1,6 +1,6 @@
 //! Commands on clusters and leaf nodes, and with many standbys.
 
-use incumbent_test_support::{Cluster, LeafNode, Server, eventually};
+use incumbent_test_support::{Cluster, LeafNode, Server, client_options, connected, eventually};
 
 use crate::doctor::{doctor, expect_line};
 use crate::shell::{BUCKET, Shell};
@@ -42,8 +42,8 @@ async fn queue_groups_are_advised_for_hundreds_of_standbys() {
     user("any").out(&["kv", "add", BUCKET, "--election", "-q"]);
     let mut standbys = Vec::new();
     for number in 0..400 {
-        let options = async_nats::ConnectOptions::with_user_and_password("any".into(), "p".into());
-        let client = options.connect(server.url()).await.expect("a connection");
+        let options = || client_options().user_and_password("any".into(), "p".into());
+        let client = connected(|| options().connect(server.url())).await;
         let subject = format!("incumbent.{BUCKET}.my_app");
         let subscribed = match number % 2 {
             0 => client.queue_subscribe(subject, "incumbent-1".into()).await,
@@ -54,8 +54,12 @@ async fn queue_groups_are_advised_for_hundreds_of_standbys() {
     for (_, client) in &standbys {
         client.flush().await.expect("a flush");
     }
-    let report = doctor(&user("any"), &[], 0);
     let advice = "200 connections receive every write of election my_app";
+    let report = eventually("the connections are listed in time", async || {
+        let report = doctor(&user("any"), &[], 0);
+        report.stdout.contains(" standbys ").then_some(report)
+    })
+    .await;
     expect_line(&report, "ok       standbys ", advice);
     let edit = format!("nats stream edit KV_{BUCKET} --metadata incumbent.queue-groups=8)");
     expect_line(&report, "ok       standbys ", &edit);

@@ -4,13 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use incumbent_test_support::{Port, eventually};
+use incumbent_test_support::{Port, eventually, jetstream_on};
 use serde_json::Value;
 
 use crate::record;
-use crate::shell::{BUCKET, Running, Shell};
+use crate::shell::{BUCKET, Running, Shell, TIMEOUT};
 
 /// Starts `incumbent ui` at a free port. Returns its address.
 pub fn serve(shell: &Shell, args: &[&str]) -> (Running, String) {
@@ -24,7 +23,7 @@ pub fn serve(shell: &Shell, args: &[&str]) -> (Running, String) {
 /// The head of the response, and the rest to read.
 fn send(address: &str, request: &str, fields: &str, body: &str) -> (String, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a limit");
     let length = body.len();
     let head = format!("{request} HTTP/1.1\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
     stream.write_all(head.as_bytes()).expect("it reads");
@@ -258,7 +257,7 @@ async fn one_browser_too_many_is_told_so() {
 #[tokio::test]
 async fn lock_that_is_away_is_told_to_all_who_ask() {
     let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
-    let (_ui, address) = serve(&shell, &["--timeout", "1s"]);
+    let (_ui, address) = serve(&shell, &["--timeout", "20s"]);
     server.stop().await;
     let mut events = follow(&address, "");
     let failing = event(&mut events, "failing");
@@ -298,7 +297,7 @@ async fn nothing_is_read_while_nobody_looks() {
 #[tokio::test]
 async fn page_needs_only_the_rights_of_an_observer() {
     let (_server, admin, observer) = Shell::with_observer(&["incumbent-roll-call.B.>"]).await;
-    admin.out(&["kv", "add", "B", "--election", "--ttl", "10s", "-q"]);
+    admin.out(&["kv", "add", "B", "--election", "--ttl", "30s", "-q"]);
     let mut leader = admin.start(&["campaign", "e", "--bucket", "B", "--identity", "one"]);
     leader.line_with("won");
     let file = token_file(&observer);
@@ -326,7 +325,7 @@ async fn candidate_serves_the_page_under_its_own_address() {
     let (_server, shell) = Shell::serving().await;
     let port = Port::pick().number().to_string();
     let address = format!("127.0.0.1:{port}");
-    let flags = ["campaign", "e", "--lease", "4s", "--identity", "one", "--http", &port];
+    let flags = ["campaign", "e", "--lease", "24s", "--identity", "one", "--http", &port];
     let mut leader = shell.start(&[&flags[..], &["--http-ui"]].concat());
     leader.line_with("won");
     assert!(request(&address, "GET /ui/", "", "").1.contains("<title>Elections</title>"));
@@ -413,7 +412,7 @@ async fn tokens_are_sent_to_a_page_as_text() {
     ] {
         headers.insert(name, value);
     }
-    let context = async_nats::jetstream::new(server.connect().await);
+    let context = jetstream_on(server.connect().await);
     let subject = format!("$KV.{BUCKET}.e");
     let sent = context.publish_with_headers(subject, headers, "one".into()).await;
     sent.expect("it is sent").await.expect("it is stored");
@@ -453,7 +452,7 @@ async fn recording_is_served_of_the_selected_elections_alone() {
 #[tokio::test]
 async fn great_numbers_in_names_take_no_memory() {
     let (server, shell) = Shell::with_leaders(&[]).await;
-    let context = async_nats::jetstream::new(server.connect().await);
+    let context = jetstream_on(server.connect().await);
     for set in 0..200 {
         for shard in ["99998", "99999"] {
             let subject = format!("$KV.{BUCKET}.s{set}.{shard}");

@@ -142,14 +142,14 @@ async fn object_of_an_election_is_checked() {
             && report.stdout.contains("all rights of a candidate")
     );
     assert_eq!(report.code, Some(0), "{report:?}");
-    let mut first = env.start(&["campaign", "my-app", "--lease", "5s", "--identity", "first"]);
+    let mut first = env.start(&["campaign", "my-app", "--lease", "24s", "--identity", "first"]);
     first.line_with("won");
     let report = doctor(&["my-app"]);
     assert!(report.stdout.contains("object      its record fits elections"), "{report:?}");
     assert_eq!(report.code, Some(0), "{report:?}");
-    let report = doctor(&["my-app", "--lease", "10s"]);
+    let report = doctor(&["my-app", "--lease", "40s"]);
     assert!(
-        report.stdout.contains("its holder's lease is 5 s, and that of this lock is 10 s"),
+        report.stdout.contains("its holder's lease is 24 s, and that of this lock is 40 s"),
         "{report:?}"
     );
     assert_eq!(report.code, Some(1));

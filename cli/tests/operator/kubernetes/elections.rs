@@ -19,7 +19,7 @@ async fn configmap_and_endpoints_keep_other_fields() {
         env.post(&path, object).await;
         let watch = env.start(&["election", "watch", "--kind", kind]);
         let first =
-            env.start(&["campaign", "my-app", "--kind", kind, "--lease=10s", "--identity=first"]);
+            env.start(&["campaign", "my-app", "--kind", kind, "--lease=24s", "--identity=first"]);
         started.push((kind, path, watch, first));
     }
     for (kind, path, mut watch, mut first) in started {
@@ -45,7 +45,7 @@ async fn command_runs_while_a_lease_of_another_name_is_held() {
         "run",
         "my_app",
         "--object=my-app",
-        "--lease=2s",
+        "--lease=10s",
         "--identity=me",
         "--",
         "/bin/sh",

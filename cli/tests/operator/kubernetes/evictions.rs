@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
 
+use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
 use super::env::{SERVE, TestEnv, kubeconfig};
@@ -13,27 +14,34 @@ use crate::shell::Shell;
 #[tokio::test(flavor = "multi_thread")]
 async fn eviction_creates_an_event() {
     let env = TestEnv::new().await;
-    env.create_pod("first").await;
-    let mut first = env.start_life("first", SERVE);
-    first.line_with("serves");
-    let spec = json!({"holderIdentity": "theirs", "leaseDurationSeconds": 15});
-    env.create_lease("theirs", spec).await;
-    let lease = env.get(&format!("{}/theirs", env.leases())).await;
-    let lock = env.get_lock().await;
-    let evict = |name| ["election", "evict", name, "--force", "--wait", "0s"];
-    env.shell.out(&env.for_life_args(&evict("my-app")));
-    env.out(&evict("theirs"));
-    let events = env.get(&env.core("events")).await;
-    let events = events["items"].as_array().unwrap();
-    for (object, message) in [(lock, "first evicted by admin"), (lease, "theirs evicted by admin")]
-    {
-        let of_object = |event: &&Value| {
-            event["reason"] == "LeaderElection"
-                && event["message"] == message
-                && event["involvedObject"]["uid"] == object["metadata"]["uid"]
+    // An Event that a busy server does not take within two seconds is given up.
+    let mut numbers = 0..;
+    eventually("an Event of each eviction", async || {
+        let number: u32 = numbers.next()?;
+        let (pod, theirs) = (format!("pod-{number}"), format!("theirs-{number}"));
+        env.create_pod(&pod).await;
+        let mut leader = env.start_life(&pod, SERVE);
+        leader.line_with("serves");
+        let spec = json!({"holderIdentity": theirs, "leaseDurationSeconds": 15});
+        env.create_lease(&theirs, spec).await;
+        let lease = env.get(&format!("{}/{theirs}", env.leases())).await;
+        let lock = env.get_lock().await;
+        let evict = |name| ["election", "evict", name, "--force", "--wait", "0s"];
+        env.shell.out(&env.for_life_args(&evict("my-app")));
+        env.out(&evict(&theirs));
+        let events = env.get(&env.core("events")).await;
+        let has = |object: &Value, evicted: &str| {
+            events["items"].as_array().unwrap().iter().any(|event| {
+                event["reason"] == "LeaderElection"
+                    && event["message"] == format!("{evicted} evicted by admin")
+                    && event["involvedObject"]["uid"] == object["metadata"]["uid"]
+            })
         };
-        assert!(events.iter().any(|event| of_object(&event)), "{message}: {events:?}");
-    }
+        let both = has(&lock, &pod) && has(&lease, &theirs);
+        assert_eq!(leader.wait(), Some(3));
+        both.then_some(())
+    })
+    .await;
 }
 
 /// The API server of the tests drops `spec.strategy`, because its feature is off. This server
