@@ -67,7 +67,7 @@ impl Pods {
     /// Waits until this pod leads, and returns its token. Both programs then read its name.
     async fn leads(&mut self, pod: &str) -> u64 {
         let line = self.journal.sign(|line| line.who == pod).await;
-        assert!(line.is_some(), "waited a minute: pod {pod} leads");
+        assert!(line.is_some(), "waited in vain: pod {pod} leads");
         let (place, journal) = (&self.place, &self.journal);
         let words = ["election", "info", ELECTION, "--namespace", "default", "--kind", "for-life"];
         soon("both programs read the leader", || {

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::env::REQUESTS;
 use crate::release::Release;
 
 /// The one election of a place.
@@ -104,14 +105,15 @@ impl Place {
         command
     }
 
-    /// Runs a command that administers the lock, for a minute at most.
+    /// Runs a command that administers the lock, for two minutes at most.
     pub fn output(&self, release: Release, words: &[&str]) -> Output {
         self.output_of(release, &[words, &["--lock", &self.reading]].concat())
     }
 
-    /// Runs a command for a minute at most. Its words name the lock, if it needs one.
+    /// Runs a command for two minutes at most. Its words name the lock, if it needs one.
     pub fn output_of(&self, release: Release, words: &[&str]) -> Output {
-        let mut command = self.command_by(&["timeout", "60"], release, words);
+        let mut command = self.command_by(&["timeout", "120"], release, words);
+        command.envs([REQUESTS]);
         tokio::task::block_in_place(|| command.output()).expect("timeout and the program start")
     }
 
