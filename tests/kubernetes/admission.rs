@@ -9,14 +9,17 @@ use serde_json::json;
 
 use crate::conformance::{leads, lost};
 use crate::env::{InLease, TestEnv};
+use crate::fresh::made;
 
-const LEASE: Duration = Duration::from_secs(5);
+/// Longer than a busy machine stands still.
+const LEASE: Duration = Duration::from_secs(15);
 
 /// Standbys would take the Lease of a leader whose renewals are shortened, while it leads by what
 /// it wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_writes_are_changed_steps_down() {
     let env = TestEnv::<InLease>::new(LEASE).await;
+    made(&env).await;
     let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let mut changes = ours.changes();

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::conformance::leads;
+use crate::conformance::{TIMEOUT, leads};
 use crate::env::{InLease, OBJECT, TestEnv};
 use crate::faults::{busy_cluster, cluster_at};
 
@@ -39,11 +39,11 @@ async fn a_404_of_a_proxy_is_not_the_absence_of_an_object() {
     let lock = cluster.lease_lock().without_events();
     for text in OF_A_PROXY {
         server.answers("404 Not Found", "", text);
-        let refused = lock.read(OBJECT, LEASE).await.expect_err(text);
+        let refused = lock.read(OBJECT, TIMEOUT).await.expect_err(text);
         assert_ne!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     }
     server.answers("404 Not Found", "", &not_found(OBJECT));
-    assert!(matches!(lock.read(OBJECT, LEASE).await, Ok(Reading::Empty { .. })));
+    assert!(matches!(lock.read(OBJECT, TIMEOUT).await, Ok(Reading::Empty { .. })));
 }
 
 /// Else a proxy's 404 for its pod would end a leader for life that lives.
@@ -59,12 +59,12 @@ async fn a_404_of_a_proxy_is_not_the_end_of_a_pod() {
         server.answers("200 OK", "", &lock.to_string());
         server.answers("404 Not Found", "", text);
         let state =
-            locks.lock(OBJECT, LEASE).await.map(|lock| lock.unwrap().owners.remove(0).state);
+            locks.lock(OBJECT, TIMEOUT).await.map(|lock| lock.unwrap().owners.remove(0).state);
         assert!(!matches!(state, Ok(PodState::Gone)), "{text}");
     }
     server.answers("200 OK", "", &lock.to_string());
     server.answers("404 Not Found", "", &not_found("p"));
-    let lock = locks.lock(OBJECT, LEASE).await.unwrap().unwrap();
+    let lock = locks.lock(OBJECT, TIMEOUT).await.unwrap().unwrap();
     assert!(matches!(lock.owners[0].state, PodState::Gone), "{lock:?}");
 }
 
@@ -89,12 +89,12 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
         }
     });
     let cluster = cluster_at(port).await;
-    let refused = cluster.lease_lock().read(OBJECT, Duration::from_secs(30)).await.unwrap_err();
+    let refused = cluster.lease_lock().read(OBJECT, TIMEOUT).await.unwrap_err();
     let told = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
     assert!(told.contains("longer than 64 MiB"), "{refused}: {told}");
     assert!(sent.load(Ordering::Relaxed) <= MOST);
     sent.store(0, Ordering::Relaxed);
-    let mut watch = cluster.lease_lock().watch(&[], LEASE).await.expect("a watch");
+    let mut watch = cluster.lease_lock().watch(&[], TIMEOUT).await.expect("a watch");
     assert!(watch.next().await.expect("an end").is_err());
     assert!(sent.load(Ordering::Relaxed) <= MOST);
     server.abort();
@@ -109,7 +109,7 @@ async fn a_lease_of_decades_counts_for_two_hours() {
     ours.stop().await;
     let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": i32::MAX });
     env.patch(json!({ "spec": spec })).await;
-    let status = env.cluster().await.lease_lock().record(OBJECT, LEASE).await.unwrap();
+    let status = env.cluster().await.lease_lock().record(OBJECT, TIMEOUT).await.unwrap();
     let lease = status.expect("a record").holder().expect("a holder").lease;
     assert_eq!(lease, Some(Duration::from_secs(2 * 3600)));
 }

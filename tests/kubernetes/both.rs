@@ -6,15 +6,16 @@ use std::time::Duration;
 use incumbent::lock::{Content, Lock, LockAdmin, Reading};
 use incumbent::nats::{self, Bucket};
 use incumbent::{Cause, Change, Election, all_of, new_election};
-use incumbent_test_support::{NATS_PERMISSIONS, Server, nats_options};
+use incumbent_test_support::{CONNECT_TIMEOUT, NATS_PERMISSIONS, Server, eventually, nats_options};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::conformance::{Service, change, leads, soon, working};
+use crate::conformance::{Service, TIMEOUT, change, leads, soon, working};
 use crate::env::{InLease, OBJECT, TestEnv};
 use crate::nats_env::{self, BUCKET};
 
 const NAME: &str = "my_app";
-const LEASE: Duration = Duration::from_secs(4);
+const LEASE: Duration = Duration::from_secs(15);
 
 /// A client without credentials is an operator; candidates have the documented permissions.
 const OPERATORS: &str = "no_auth_user: admin\n";
@@ -51,10 +52,12 @@ impl Both {
         match which {
             Which::Lease => Service::lock(&self.kube).await,
             Which::Nats => {
-                let url = self.nats.server.url();
-                let client = nats::connect(url, nats_options("candidate"));
-                let client = client.await.expect("a connection");
-                Arc::new(Bucket::open(client, BUCKET).await.expect("the bucket").lock())
+                let bucket = eventually("the bucket", async || {
+                    let options = nats_options("candidate").connection_timeout(CONNECT_TIMEOUT);
+                    let client = nats::connect(self.nats.server.url(), options).await.ok()?;
+                    Bucket::open(client, BUCKET).await.ok()
+                });
+                Arc::new(bucket.await.lock())
             }
         }
     }
@@ -98,9 +101,8 @@ impl Both {
         match which {
             Which::Lease => {
                 let path = format!("{}/my-app-election", self.bindings());
-                let send = |method| self.kube.send(method, &path, "application/json", vec![]);
-                let binding = send("GET").await.unwrap();
-                send("DELETE").await.unwrap();
+                let binding = self.kube.get(&path).await.expect("a binding");
+                self.kube.delete(&path).await;
                 binding
             }
             Which::Nats => {
@@ -128,7 +130,7 @@ impl Both {
 
 /// The entry of a lock: its token, and when its term began.
 async fn entry(lock: &dyn Lock) -> (u64, u64) {
-    let Reading::Found(record) = lock.read(NAME, LEASE).await.unwrap() else { panic!("nothing") };
+    let Reading::Found(record) = lock.read(NAME, TIMEOUT).await.unwrap() else { panic!("nothing") };
     let Content::Held(entry) = record.content else { panic!("{:?}", record.content) };
     let mark = entry.mark.expect("a mark of ours");
     (mark.token.map_or(record.revision.0, |token| token.0), mark.since_unix_ms)
@@ -141,7 +143,8 @@ async fn a_lease_and_a_bucket_are_taken_in_order_freed_in_reverse() {
     let both = Both::new(LEASE).await;
     let (lease, bucket) = (both.lock(Which::Lease).await, both.lock(Which::Nats).await);
     let mut last = [0, 0];
-    for turn in 0..2 {
+    let mut turn = 0;
+    while turn < 2 {
         let election = both.campaign().await;
         let leadership = leads(&election).await;
         let (entry_there, entry_here) = (entry(&*lease).await, entry(&*bucket).await);
@@ -152,10 +155,16 @@ async fn a_lease_and_a_bucket_are_taken_in_order_freed_in_reverse() {
         last = [entry_there.0, entry_here.0];
         assert!(entry_there.1 <= entry_here.1, "the Lease is taken first");
         drop(leadership);
+        let before = Instant::now();
         election.stop().await;
+        let took = before.elapsed();
+        let record = both.kube.record().await.unwrap();
+        if record["holderIdentity"] != "" && took >= LEASE / 8 {
+            continue; // on a busy machine a release is given up
+        }
+        turn += 1;
         // This machine's clock in both: the server's own, and as it was when the release was sent.
         let tombstone = both.nats.message().await.expect("a tombstone").time;
-        let record = both.kube.record().await.unwrap();
         assert_eq!(record["holderIdentity"], "", "turn {turn}");
         let released: k8s_openapi::jiff::Timestamp =
             record["renewTime"].as_str().unwrap().parse().unwrap();
@@ -165,13 +174,13 @@ async fn a_lease_and_a_bucket_are_taken_in_order_freed_in_reverse() {
 
     let election = both.campaign().await;
     let leadership = leads(&election).await;
-    let before = leadership.deadline();
     both.nats.server.pause();
+    let before = leadership.deadline();
     let loss = soon("the end", leadership.ended()).await;
     assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
     // A renewal may have been under way; the Lease was renewed all the time.
     assert!(leadership.deadline() <= before + LEASE / 5 * 2, "the deadline is the bucket's");
-    let status = both.kube.cluster().await.lease_lock().record(OBJECT, LEASE).await.unwrap();
+    let status = both.kube.cluster().await.lease_lock().record(OBJECT, TIMEOUT).await.unwrap();
     assert!(status.expect("a record").holder().is_some(), "it has not stopped yet");
     drop(leadership);
     both.nats.server.resume();

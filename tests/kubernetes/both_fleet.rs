@@ -2,7 +2,6 @@
 //! them, through faults of either.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use incumbent::lock::Lock;
 use incumbent::{Election, all_of, new_election};
@@ -11,11 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::both::{Both, Which};
 use crate::conformance::soon;
-use crate::peer::Peer;
+use crate::peer::{LEASE, Peer};
 use crate::work_log::{self, Own, Tick, listen, work};
-
-/// As client-go's candidates have it.
-const LEASE: Duration = Duration::from_secs(5);
 
 /// What befalls who leads by both.
 #[derive(Debug, Clone, Copy)]

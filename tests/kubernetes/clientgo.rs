@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use incumbent::lock::{Mark, MoveInfo, Nonce, Revision, Token, Write, WriteId};
-use incumbent::{Cause, HandOverError, Successor, observe};
+use incumbent::{Cause, HandOverError, Successor, new_election, observe};
 use incumbent_test_support::eventually;
 use serde_json::Value;
 
-use crate::conformance::{Service, change, leads, lost, sees, soon};
+use crate::conformance::{Process, Service, TIMEOUT, change, leads, lost, sees, soon, working};
 use crate::env::{InLease, TestEnv};
-use crate::peer::Peer;
+use crate::fresh::made;
+use crate::peer::{LEASE, Peer};
 use crate::work_log::now;
-
-/// As the peers have it.
-const LEASE: Duration = Duration::from_secs(5);
 
 async fn transitions(env: &TestEnv) -> i64 {
     env.record().await.expect("a record")["leaseTransitions"].as_i64().expect("a number")
@@ -63,6 +61,7 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handover_beside_client_go_is_a_takeover_at_worst() {
     let env = TestEnv::<InLease>::new(LEASE).await;
+    made(&env).await;
     let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;
@@ -97,7 +96,10 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
     let env = std::sync::Arc::new(TestEnv::<InLease>::new(LEASE).await);
     let mut go = Peer::start(&env, "go").await;
     go.wait_for_line("won").await;
-    let first = crate::conformance::Process::start(&env, "ours").await;
+    let ours = std::sync::Arc::clone(&env);
+    let candidate =
+        async move { working(new_election("my_app", ours.lock().await).identity("ours")) };
+    let first = Process::run(candidate).await;
     sees(&first.election, "go").await;
     go.kill().await;
     drop(leads(&first.election).await);
@@ -127,13 +129,14 @@ async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     go.signal("CONT").await;
     go.wait_for_line("lost").await;
     let record = env.record().await.unwrap();
-    if record["holderIdentity"] == "" {
-        assert_eq!(leadership.ended().await.cause, Cause::Evicted);
+    let is_emptied = record["holderIdentity"] == "";
+    if is_emptied || !leadership.is_valid() {
+        let cause = leadership.ended().await.cause;
+        // On a busy machine its lease may have run out before.
+        let is_expired = matches!(cause, Cause::Expired { .. });
+        assert!(is_expired || is_emptied && cause == Cause::Evicted, "{cause:?}");
         drop(leadership);
-        let again = leads(&ours).await;
-        assert!(again.is_valid());
-    } else {
-        assert!(leadership.is_valid());
+        drop(leads(&ours).await);
     }
 }
 
@@ -166,6 +169,7 @@ async fn an_evicted_client_go_leader_is_waited_for_by_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_emptied_holder_is_an_eviction_and_no_release() {
     let env = TestEnv::<InLease>::new(LEASE).await;
+    made(&env).await;
     let ours = env.campaign("ours").await;
     drop(leads(&ours).await);
     let mut changes = ours.changes();
@@ -188,18 +192,17 @@ async fn an_emptied_holder_is_an_eviction_and_no_release() {
 async fn client_go_waits_from_the_last_renewal_within_a_second() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = Service::lock(&env).await;
-    let wait = Duration::from_secs(6);
     let renew = async |number, last: Option<Revision>| {
         let mark = Mark {
             write: WriteId { nonce: Nonce(1), number },
-            lease: wait,
+            lease: LEASE,
             token: last.map(|_| Token(1)),
             since_unix_ms: now() / 1_000_000,
             moves: Box::new(MoveInfo::default()),
         };
-        let (identity, timeout) = ("ours".into(), LEASE);
+        let (identity, timeout) = ("ours".into(), TIMEOUT);
         let write =
-            Write { expected: last, identity, mark, ttl: wait, advertisement: None, timeout };
+            Write { expected: last, identity, mark, ttl: LEASE, advertisement: None, timeout };
         lock.write("my_app", write).await.unwrap()
     };
     let first = renew(1, None).await;
@@ -217,5 +220,5 @@ async fn client_go_waits_from_the_last_renewal_within_a_second() {
         (env.record().await?["holderIdentity"] == "go").then_some(())
     })
     .await;
-    assert!(renewed.elapsed() >= wait, "{:?}", renewed.elapsed());
+    assert!(renewed.elapsed() >= LEASE, "{:?}", renewed.elapsed());
 }

@@ -1,8 +1,8 @@
 //! A leader of client-go that is cut off alone: its work continues until it has given up, and tried
 //! to release.
 //!
-//! All have a lease of 6 s, and client-go's a renew deadline of 2 s and a retry period of 1 s: so
-//! its work has ended within 5 s of its last renewal, and the answer to that.
+//! All have a lease of 18 s, and client-go's a renew deadline of 6 s and a retry period of 3 s: so
+//! its work has ended within 15 s of its last renewal, and the answer to that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::peer::Peer;
 use crate::relay::{Relay, Way};
 use crate::work_log::{self, Tick, listen, work};
 
-const LEASE: Duration = Duration::from_secs(6);
+const LEASE: Duration = Duration::from_secs(18);
 /// LeaseDuration, RenewDeadline, RetryPeriod.
-const TIMING: [&str; 3] = ["6s", "2s", "1s"];
+const TIMING: [&str; 3] = ["18s", "6s", "3s"];
 /// The candidate that is cut off.
 const GO: &str = "go-behind-the-relay";
 
@@ -76,7 +76,7 @@ impl Cut {
     /// last try is over.
     async fn ours_takes_over(mut self) {
         self.works("ours").await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_secs(9)).await;
         while let Ok(tick) = self.ticks.try_recv() {
             self.all.push(tick);
         }

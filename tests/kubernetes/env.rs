@@ -15,17 +15,20 @@ use incumbent_test_support::{KubeServer, eventually, roles_in_deploy};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::conformance::{Service, working};
+use crate::conformance::{Service, soon, working};
 
 /// The object of the election, as the Role of the documentation names it.
 pub const OBJECT: &str = "my-app";
 
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// Longer than a candidate tries to write an Event.
+const EVENT_WRITTEN: Duration = Duration::from_secs(10);
 
 /// One server serves all tests that do not break it.
 async fn shared_server() -> Arc<KubeServer> {
@@ -135,6 +138,20 @@ pub fn timing(lease: Duration) -> LeaseTiming {
     LeaseTiming::new(lease, lease * 4 / 5, lease / 5).expect("client-go's inequalities")
 }
 
+/// Whether the server was too busy, or cut the connection.
+fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether the answer to a request that was sent before shows that it was carried out then.
+fn is_done(method: &str, status: u16) -> bool {
+    matches!((method, status), ("POST" | "PUT", 409) | ("DELETE", 404))
+}
+
 impl<K: Kind> TestEnv<K> {
     pub async fn new(lease: Duration) -> Self {
         Self::on(shared_server().await, lease).await
@@ -194,6 +211,8 @@ impl<K: Kind> TestEnv<K> {
         .await;
     }
 
+    /// Sends a request, again while the server is too busy to answer. `null`: an earlier attempt
+    /// has done it after all.
     pub async fn send(
         &self,
         method: &str,
@@ -201,14 +220,85 @@ impl<K: Kind> TestEnv<K> {
         content: &str,
         body: Vec<u8>,
     ) -> Result<Value, kube::Error> {
-        let request = http::Request::builder().method(method).uri(path);
-        let request = request.header("content-type", content).body(body).unwrap();
-        self.admin.request::<Value>(request).await
+        soon(&format!("{method} {path}"), async {
+            let mut is_repeat = false;
+            loop {
+                let request = http::Request::builder().method(method).uri(path);
+                let request = request.header("content-type", content).body(body.clone()).unwrap();
+                match self.admin.request::<Value>(request).await {
+                    Err(error) if is_passing(&error) => {}
+                    Err(kube::Error::Api(status)) if is_repeat && is_done(method, status.code) => {
+                        return Ok(Value::Null);
+                    }
+                    answer => return answer,
+                }
+                is_repeat = true;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
     }
 
     pub async fn post(&self, path: &str, object: &Value) -> Value {
         let body = serde_json::to_vec(object).unwrap();
-        self.send("POST", path, "application/json", body).await.unwrap()
+        let made = self.send("POST", path, "application/json", body).await.unwrap();
+        match object["metadata"]["name"].as_str() {
+            Some(name) if made.is_null() => {
+                self.get(&format!("{path}/{name}")).await.expect("what was made before")
+            }
+            _ => made,
+        }
+    }
+
+    pub async fn patch_at(&self, path: &str, patch: &Value) -> Value {
+        let body = serde_json::to_vec(patch).unwrap();
+        let content = "application/merge-patch+json";
+        self.send("PATCH", path, content, body).await.expect("a patch")
+    }
+
+    /// What is at this path.
+    pub async fn get(&self, path: &str) -> Option<Value> {
+        match self.send("GET", path, "application/json", vec![]).await {
+            Ok(object) => Some(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// The Event of an election with this message. `None`: it was not written in time, as may be on
+    /// a busy machine.
+    pub async fn event(&self, message: &str) -> Option<Value> {
+        let path = format!("/api/v1/namespaces/{}/events", self.namespace);
+        let find = async {
+            loop {
+                let events = self.get(&path).await.expect("Events");
+                let mut events = events["items"].as_array().into_iter().flatten();
+                if let Some(found) = events.find(|event| event["message"] == message) {
+                    return found.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(EVENT_WRITTEN, find).await.ok()
+    }
+
+    pub async fn delete(&self, path: &str) {
+        self.send("DELETE", path, "application/json", vec![]).await.expect("a delete");
+    }
+
+    /// The path of the objects of this kind.
+    pub fn objects(&self) -> String {
+        let (group, plural) = K::RESOURCE;
+        let group = match group {
+            "" => "/api/v1".to_owned(),
+            group => format!("/apis/{group}/v1"),
+        };
+        format!("{group}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    /// The path of the object of the election.
+    fn path(&self) -> String {
+        format!("{}/{OBJECT}", self.objects())
     }
 
     pub async fn cluster(&self) -> Cluster {
@@ -233,8 +323,7 @@ impl<K: Kind> TestEnv<K> {
 
     /// The object, as it is.
     pub async fn object(&self) -> Option<Value> {
-        let object = self.api().get_opt(OBJECT).await.expect("an answer");
-        object.map(|object| serde_json::to_value(object).unwrap())
+        self.get(&self.path()).await
     }
 
     /// The record of client-go, whichever object has it.
@@ -247,8 +336,7 @@ impl<K: Kind> TestEnv<K> {
     }
 
     pub async fn patch(&self, patch: Value) {
-        let patch = Patch::Merge(patch);
-        self.api().patch(OBJECT, &PatchParams::default(), &patch).await.expect("a patch");
+        self.patch_at(&self.path(), &patch).await;
     }
 
     /// Overwrites the record unconditionally, as an administrator does.
@@ -285,7 +373,7 @@ impl<K: Kind> Service for TestEnv<K> {
     }
 
     async fn evict(&self, _name: &str) {
-        self.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
+        self.delete(&self.path()).await;
     }
 
     async fn overwrite(&self, _name: &str, identity: &str) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseLock, LeaseTiming};
 use incumbent::lock::{
-    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Token, Write,
-    WriteId,
+    Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Token,
+    Write, WriteId,
 };
 use incumbent::{Cause, Election, Leadership, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
@@ -16,7 +16,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::busy_server::BusyServer;
-use crate::conformance::{Process, Service, leads, sees, soon, working};
+use crate::conformance::{
+    Process, Service, TIMEOUT, becomes_true, leads, leads_before, sees, soon, working,
+};
 use crate::env::{InConfigMap, InEndpoints, InLease, Kind, OBJECT, TestEnv, timing};
 use crate::fresh::made;
 
@@ -30,7 +32,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
         mark: Mark::new(WriteId { nonce: Nonce(1), number }, LEASE, token),
         ttl: LEASE,
         advertisement: None,
-        timeout: LEASE,
+        timeout: TIMEOUT,
     }
 }
 
@@ -38,9 +40,9 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
 async fn leader_and_standby(env: &TestEnv) -> (Election, Leadership, Election) {
     made(env).await;
     let first = env.campaign("first").await;
-    let leadership = leads(&first).await;
+    drop(leads(&first).await);
     let second = env.campaign("second").await;
-    sees(&second, "first").await;
+    let leadership = leads_before(&first, &[&second]).await;
     (first, leadership, second)
 }
 
@@ -91,8 +93,10 @@ async fn a_silent_watch_is_noticed_and_restarted() {
     let (proxy, lock) = behind_proxy(&env).await;
     let first = env.campaign("first").await;
     drop(leads(&first).await);
-    let second = working(new_election("my_app", lock.clone()).identity("second")).start().unwrap();
-    sees(&second, "first").await;
+    let candidate =
+        |identity: &str| working(new_election("my_app", lock.clone()).identity(identity));
+    let second = candidate("second").start().unwrap();
+    drop(leads_before(&first, &[&second]).await);
     proxy.silence();
     first.stop().await;
     let leadership = leads(&second).await;
@@ -111,10 +115,17 @@ async fn a_silent_watch_is_noticed_and_restarted() {
     })
     .await;
     second.stop().await;
-    soon("the release is heard", async {
-        while !matches!(hints.recv().await, Some(Hint::Stored { record, .. })
-            if matches!(record.content, incumbent::lock::Content::Vacant(_)))
-        {}
+    eventually("a release is heard", async || {
+        let third = candidate("third").start().unwrap();
+        drop(leads(&third).await);
+        third.stop().await;
+        let heard = async {
+            while !matches!(hints.recv().await, Some(Hint::Stored { record, .. })
+                if matches!(record.content, Content::Vacant(_)))
+            {}
+        };
+        // A release is given up where it takes too long, as it may on a busy machine.
+        tokio::time::timeout(LEASE, heard).await.ok()
     })
     .await;
 }
@@ -148,7 +159,17 @@ async fn a_silent_watch_of_a_leader_is_noticed() {
     // The connection of the first write has gone silent, too.
     let renewed = eventually("a renewal", async || {
         let renewal = Write { expected: Some(created), ..a_write(2, Some(created.into())) };
-        lock.write("my_app", Write { timeout: SECOND, ..renewal }).await.ok()
+        match lock.write("my_app", Write { timeout: SECOND, ..renewal }).await {
+            Ok(renewed) => Some(renewed),
+            // It was written after its time.
+            Err(refused) if refused.kind() == LockErrorKind::Conflict => {
+                match lock.read("my_app", SECOND).await.ok()? {
+                    Reading::Found(record) => Some(record.revision),
+                    Reading::Empty { .. } => None,
+                }
+            }
+            Err(_) => None,
+        }
     });
     let renewed = renewed.await;
     let is_renewal =
@@ -162,7 +183,8 @@ async fn a_silent_watch_of_a_leader_is_noticed() {
 async fn a_holder_with_a_wrong_clock_is_judged_by_its_renewals() {
     /// Longer than a busy machine holds up a renewal.
     const WAIT: Duration = Duration::from_secs(10);
-    let cases = [-3, 3].map(async |minutes| {
+    // False: a renewal was held up for as long all the same.
+    let is_judged = async |minutes: i64| {
         let env = TestEnv::<InLease>::new(WAIT).await;
         made(&env).await;
         let ours = env.campaign("ours").await;
@@ -184,20 +206,30 @@ async fn a_holder_with_a_wrong_clock_is_judged_by_its_renewals() {
         sees(&ours, "stranger").await;
         // For longer than it would be waited for.
         for _ in 0..20 {
-            assert!(!ours.is_leader(), "{minutes} minutes: it renews");
+            let before = last;
             tokio::time::sleep(SECOND * 3 / 4).await;
             last = Instant::now();
             write().await;
+            let leads = ours.is_leader();
+            if before.elapsed() >= WAIT {
+                return false;
+            }
+            assert!(!leads, "{minutes} minutes: it renews");
         }
         let leadership = leads(&ours).await;
         assert!(last.elapsed() >= WAIT, "{:?}", last.elapsed());
         assert!(leadership.is_valid());
-    });
-    futures_util::future::join_all(cases).await;
+        true
+    };
+    futures_util::future::join(
+        becomes_true("a slow clock is judged", async || is_judged(-3).await),
+        becomes_true("a fast clock is judged", async || is_judged(3).await),
+    )
+    .await;
 }
 
 async fn third_writer<K: Kind>() {
-    let env = Arc::new(TestEnv::<K>::new(SECOND * 10).await);
+    let env = Arc::new(TestEnv::<K>::new(SECOND * 20).await);
     made::<K>(&env).await;
     let ours = Arc::clone(&env);
     let first = Process::run(async move {
@@ -279,7 +311,7 @@ async fn every_write_is_conditional() {
     let again = theirs.write("my_app", a_write(1, None)).await.unwrap_err();
     assert_eq!(again.kind(), LockErrorKind::Conflict, "a create over something");
     assert!(
-        matches!(theirs.read("my_app", LEASE).await, Ok(Reading::Found(r)) if r.revision == created)
+        matches!(theirs.read("my_app", TIMEOUT).await, Ok(Reading::Found(r)) if r.revision == created)
     );
     let renewal = || Write { expected: Some(created), ..a_write(2, Some(created.into())) };
     let renewed = theirs.write("my_app", renewal()).await.unwrap();
@@ -293,7 +325,7 @@ async fn every_write_is_conditional() {
         cause: "stopped",
         to: None,
         pause: None,
-        timeout: LEASE,
+        timeout: TIMEOUT,
     };
     let late = ours.release("my_app", release).await.unwrap_err();
     assert_eq!(late.kind(), LockErrorKind::Conflict, "a release of a later write");
@@ -336,12 +368,12 @@ async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
 
     server.answers("429 Too Many Requests", "Retry-After: 1\r\n", "Too many requests");
     server.answers("200 OK", "", &lease.to_string());
-    assert!(matches!(lock.read("x", LEASE).await, Ok(Reading::Found(_))));
+    assert!(matches!(lock.read("x", TIMEOUT).await, Ok(Reading::Found(_))));
 
     for seconds in [60, u64::MAX] {
         let later = format!("Retry-After: {seconds}\r\n");
         server.answers("429 Too Many Requests", &later, "Too many requests");
-        let late = lock.read("x", LEASE).await.unwrap_err();
+        let late = lock.read("x", SECOND * 30).await.unwrap_err();
         assert_eq!(late.kind(), LockErrorKind::Unavailable, "{late}");
     }
 
@@ -370,7 +402,7 @@ async fn a_request_to_a_busy_server_is_retried_after_its_delay() {
     assert_eq!(garbled.kind(), LockErrorKind::OutcomeUnknown);
     for nonsense in ["[]", "{}", "{\"metadata\":{\"resourceVersion\":\"x\"}}"] {
         server.answers("200 OK", "", nonsense);
-        let refused = lock.read("x", LEASE).await.unwrap_err();
+        let refused = lock.read("x", TIMEOUT).await.unwrap_err();
         assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{nonsense}");
     }
 }
@@ -385,7 +417,7 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
         "spec": { "strategy": "OldestEmulationVersion" },
     });
     server.answers("200 OK", "", &lease.to_string());
-    let refused = lock.read("x", LEASE).await.unwrap_err();
+    let refused = lock.read("x", TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
     assert!(refused.to_string().contains("spec.strategy"), "{refused}");
     server.answers("200 OK", "", &lease.to_string());

@@ -5,27 +5,21 @@ use std::time::Duration;
 use incumbent::kubernetes::Cluster;
 use incumbent::lock::LockErrorKind;
 use incumbent::{Cause, new_election};
-use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::conformance::{leads, lost, working};
+use crate::conformance::{Service, TIMEOUT, leads, lost, working};
 use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
 use crate::relay::{Relay, Way};
 
-const LEASE: Duration = Duration::from_secs(4);
+const LEASE: Duration = Duration::from_secs(12);
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Makes the object of a new election, whose first leader need not wait.
 pub async fn made<K: Kind>(env: &TestEnv<K>) {
-    let plural = K::RESOURCE.1;
-    let group = match K::RESOURCE.0 {
-        "" => "/api/v1".to_owned(),
-        group => format!("/apis/{group}/v1"),
-    };
-    let path = format!("{group}/namespaces/{}/{plural}", env.namespace);
     let annotations = json!({ "incumbent/new": "true" });
-    env.post(&path, &json!({ "metadata": { "name": OBJECT, "annotations": annotations } })).await;
+    let object = json!({ "metadata": { "name": OBJECT, "annotations": annotations } });
+    env.post(&env.objects(), &object).await;
 }
 
 async fn is_led_at_once<K: Kind>() {
@@ -54,10 +48,10 @@ async fn a_config_map_created_for_a_new_election_is_led_at_once() {
 async fn a_new_election_creates_a_lease_and_replaces_no_other() {
     let env = TestEnv::<InLease>::new(LONG).await;
     let lock = env.cluster().await.lease_lock();
-    lock.create(OBJECT, LEASE).await.expect("it is made");
-    let refused = lock.create(OBJECT, LEASE).await.unwrap_err();
+    lock.create(OBJECT, TIMEOUT).await.expect("it is made");
+    let refused = lock.create(OBJECT, TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
-    let refused = lock.create("no_name", LEASE).await.unwrap_err();
+    let refused = lock.create("no_name", TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
     drop(leads(&env.campaign("ours").await).await);
 }
@@ -75,21 +69,22 @@ async fn a_late_create_leads_after_a_full_lease_only() {
     let ours = working(new_election("my_app", lock).identity("ours")).start().unwrap();
     drop(leads(&ours).await);
     let mut changes = ours.changes();
-    let delete = async || env.api().delete(OBJECT, &DeleteParams::default()).await.unwrap();
     // Another one takes over, renews all the time, and is deleted.
     let record = |renewed: u8| {
         json!({
-            "holderIdentity": "stranger", "leaseDurationSeconds": 4, "leaseTransitions": 9,
+            "holderIdentity": "stranger", "leaseDurationSeconds": LEASE.as_secs(), "leaseTransitions": 9,
             "renewTime": format!("2026-01-01T00:00:{renewed:02}.000001Z"),
         })
     };
     env.write_record(record(0)).await;
-    assert!(matches!(lost(&mut changes).await, Cause::Superseded { .. }));
+    // On a busy machine its lease may have run out before.
+    let cause = lost(&mut changes).await;
+    assert!(matches!(cause, Cause::Superseded { .. } | Cause::Expired { .. }), "{cause:?}");
     for renewed in 1..10 {
         tokio::time::sleep(LEASE / 8).await;
         env.write_record(record(renewed)).await;
     }
-    delete().await;
+    env.evict("my_app").await;
     let landed = Instant::now();
     relay.lands().await;
     let _leadership = leads(&ours).await;

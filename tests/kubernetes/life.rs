@@ -10,16 +10,18 @@ use k8s_openapi::api::core::v1::{Event, LimitRange};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use crate::conformance::soon;
+use crate::conformance::{TIMEOUT, becomes_true, soon};
 use crate::env::OBJECT;
 use crate::life_env::{Life, start};
-
-/// How long a request may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lock is the one that operator-sdk makes: a ConfigMap with one owner, a pod, by its UID.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_free_lock_is_taken_as_operator_sdk_takes_it() {
+    becomes_true("an Event", takes_a_free_lock).await;
+}
+
+/// False: its Event was not written in time.
+async fn takes_a_free_lock() -> bool {
     let life = Life::new().await;
     let uid = life.pod("first", None).await;
     let leadership = life.campaign("first").await.leads().await;
@@ -30,18 +32,10 @@ async fn a_free_lock_is_taken_as_operator_sdk_takes_it() {
     assert_eq!(lock["metadata"]["ownerReferences"], owner);
     assert_eq!(lock["metadata"]["resourceVersion"], leadership.token().to_string());
     assert!(lock["data"].is_null() && lock["binaryData"].is_null(), "{lock}");
-    let events = format!("/api/v1/namespaces/{}/events", life.env.namespace);
-    eventually("an Event", async || {
-        let events = life.env.send("GET", &events, "application/json", vec![]).await.ok()?;
-        let events = events["items"].as_array()?;
-        let ours = |event: &&serde_json::Value| {
-            event["reason"] == "LeaderElection"
-                && event["message"] == "first became leader"
-                && event["involvedObject"]["uid"] == lock["metadata"]["uid"]
-        };
-        events.iter().find(ours).map(drop)
-    })
-    .await;
+    let Some(event) = life.env.event("first became leader").await else { return false };
+    assert_eq!(event["reason"], "LeaderElection");
+    assert_eq!(event["involvedObject"]["uid"], lock["metadata"]["uid"]);
+    true
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -139,7 +133,7 @@ async fn a_pod_with_the_leaders_name_is_not_the_leader() {
     let leadership = start(candidate).leads().await;
     assert!(!leadership.resumed());
     let path = format!("{events}/{OBJECT}");
-    let new = life.env.send("GET", &path, "application/json", vec![]).await.unwrap();
+    let new = life.env.get(&path).await.expect("a lock");
     assert_ne!(old["metadata"]["uid"], new["metadata"]["uid"], "it is another lock");
 }
 

@@ -80,7 +80,7 @@ impl Life {
 
     pub async fn pod_status(&self, name: &str, status: Value) {
         let path = format!("{}/{name}/status", self.path("pods"));
-        self.patch_at(&path, &json!({ "status": status })).await;
+        self.env.patch_at(&path, &json!({ "status": status })).await;
     }
 
     /// Without grace: at once, as an administrator does by force.
@@ -111,12 +111,12 @@ impl Life {
     pub async fn node_is_ready(&self, node: &str, ready: &str) {
         let condition = json!({ "type": "Ready", "status": ready });
         let path = format!("{}/status", self.node_path(node));
-        self.patch_at(&path, &json!({ "status": { "conditions": [condition] } })).await;
+        self.env.patch_at(&path, &json!({ "status": { "conditions": [condition] } })).await;
     }
 
     pub async fn taint_node(&self, node: &str, key: &str) {
         let taint = json!({ "key": key, "value": "nodeshutdown", "effect": "NoExecute" });
-        self.patch_at(&self.node_path(node), &json!({ "spec": { "taints": [taint] } })).await;
+        self.env.patch_at(&self.node_path(node), &json!({ "spec": { "taints": [taint] } })).await;
     }
 
     pub async fn delete_node(&self, node: &str) {
@@ -137,7 +137,7 @@ impl Life {
     /// The UID of the service account.
     pub async fn account(&self) -> String {
         let path = format!("{}/my-app", self.path("serviceaccounts"));
-        let account = self.env.send("GET", &path, "application/json", vec![]).await.unwrap();
+        let account = self.env.get(&path).await.expect("the account");
         account["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
@@ -148,12 +148,6 @@ impl Life {
     async fn delete(&self, path: &str, options: &Value) {
         let body = serde_json::to_vec(options).unwrap();
         self.env.send("DELETE", path, "application/json", body).await.expect("a delete");
-    }
-
-    pub async fn patch_at(&self, path: &str, patch: &Value) {
-        let body = serde_json::to_vec(patch).unwrap();
-        let content = "application/merge-patch+json";
-        self.env.send("PATCH", path, content, body).await.expect("a patch");
     }
 
     /// A candidate in a pod, which does not poll.

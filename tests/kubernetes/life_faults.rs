@@ -20,7 +20,7 @@ pub async fn lacks(life: &Life, resource: &str, verb: &str) {
         "nodes" => format!("{rbac}/clusterroles/{namespace}-nodes"),
         _ => format!("{rbac}/namespaces/{namespace}/roles/my-app-for-life"),
     };
-    let mut role = life.env.send("GET", &path, "application/json", vec![]).await.unwrap();
+    let mut role = life.env.get(&path).await.expect("a role");
     let rules = role["rules"].as_array_mut().unwrap();
     for rule in rules.iter_mut().filter(|rule| rule["resources"][0] == resource) {
         rule["verbs"].as_array_mut().unwrap().retain(|other| other != verb);

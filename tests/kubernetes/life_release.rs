@@ -6,27 +6,20 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use crate::conformance::soon;
+use crate::conformance::{becomes_true, soon};
 use crate::env::OBJECT;
 use crate::faults::busy_cluster;
 use crate::life_env::{Life, start};
 use crate::life_faults::lacks;
 
-async fn has_event(life: &Life, message: &str) {
-    let events = format!("/api/v1/namespaces/{}/events", life.env.namespace);
-    eventually(message, async || {
-        let events = life.env.send("GET", &events, "application/json", vec![]).await.ok()?;
-        let events = events["items"].as_array()?;
-        let wanted =
-            |event: &&Value| event["reason"] == "LeaderElection" && event["message"] == message;
-        events.iter().find(wanted).map(drop)
-    })
-    .await;
-}
-
 /// The pod lives on, and another one leads, at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_that_releases_is_replaced_and_may_campaign_again() {
+    becomes_true("the Events", is_replaced_after_a_release).await;
+}
+
+/// False: an Event was not written in time.
+async fn is_replaced_after_a_release() -> bool {
     let life = Life::new().await;
     life.pod("first", None).await;
     let candidate = life.candidate("first").await;
@@ -42,8 +35,10 @@ async fn a_leader_that_releases_is_replaced_and_may_campaign_again() {
     assert_eq!(status.to_string(), "no longer leading my-app: released");
     let next = second.leads().await;
     assert!(next.token() > first.token());
-    has_event(&life, "first became leader").await;
-    has_event(&life, "first stopped leading").await;
+    for message in ["first became leader", "first stopped leading"] {
+        let Some(event) = life.env.event(message).await else { return false };
+        assert_eq!(event["reason"], "LeaderElection");
+    }
 
     // Once more: the lock is another's now, and stays.
     first.release().await.expect("nothing to release");
@@ -52,6 +47,7 @@ async fn a_leader_that_releases_is_replaced_and_may_campaign_again() {
     assert!(again.is_waiting());
     next.release().await.expect("a release");
     assert!(again.leads().await.token() > next.token());
+    true
 }
 
 /// Only the lock that was read is deleted, in the version that was read; and a request whose
@@ -177,10 +173,7 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
         plural: "widgets".into(),
     };
     let widgets = format!("/apis/{group}/v1/namespaces/{}/widgets", life.env.namespace);
-    eventually("the kind is served", async || {
-        life.env.send("GET", &widgets, "application/json", vec![]).await.ok().map(drop)
-    })
-    .await;
+    eventually("the kind is served", async || life.env.get(&widgets).await.map(drop)).await;
     for (number, resource) in [ApiResource::erase::<Secret>(&()), widget].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let campaign = |pod: &str| {

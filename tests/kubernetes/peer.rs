@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use incumbent_test_support::go_program;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -10,19 +11,23 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::conformance::soon;
 use crate::env::{Kind, OBJECT, TestEnv};
 
+/// The lease of these candidates: longer than a busy machine stands still, after which their work
+/// goes on for a moment.
+pub const LEASE: Duration = Duration::from_secs(15);
+
 pub struct Peer {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Peer {
-    /// Starts a candidate with ReleaseOnCancel and the timing 5 s, 4 s, 1 s.
+    /// Starts a candidate with ReleaseOnCancel and the timing 15 s, 12 s, 3 s.
     pub async fn start<K: Kind>(env: &TestEnv<K>, identity: &str) -> Self {
         Self::start_with(env, &env.kubeconfig, identity).await
     }
 
     pub async fn start_with<K: Kind>(env: &TestEnv<K>, kubeconfig: &Path, identity: &str) -> Self {
-        Self::start_timed(env, kubeconfig, identity, ["5s", "4s", "1s"]).await
+        Self::start_timed(env, kubeconfig, identity, ["15s", "12s", "3s"]).await
     }
 
     /// With this LeaseDuration, RenewDeadline and RetryPeriod.

@@ -8,7 +8,7 @@ use incumbent::lock::{
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
-use crate::conformance::{Service, leads};
+use crate::conformance::{Service, TIMEOUT, appears, becomes_true, frees, leads};
 use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
 
 const LEASE: Duration = Duration::from_secs(5);
@@ -16,6 +16,11 @@ const LEASE: Duration = Duration::from_secs(5);
 /// The record of a term and of its release are those of client-go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_fields_of_a_lease_are_those_of_client_go() {
+    becomes_true("a term and its release", holds_and_releases).await;
+}
+
+/// False: the term expired, or was not released in time, as may be on a busy machine.
+async fn holds_and_releases() -> bool {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
@@ -24,6 +29,9 @@ async fn the_fields_of_a_lease_are_those_of_client_go() {
         (record["renewTime"] != record["acquireTime"]).then_some(record)
     })
     .await;
+    if !leadership.is_valid() {
+        return false;
+    }
     assert_eq!(held["holderIdentity"], "ours");
     assert_eq!(held["leaseDurationSeconds"], 5);
     assert_eq!(held["leaseTransitions"], 0, "the first holder is no transition");
@@ -31,16 +39,20 @@ async fn the_fields_of_a_lease_are_those_of_client_go() {
         held["acquireTime"].as_str().map(str::len),
         Some("2026-01-01T00:00:00.000000Z".len())
     );
-    drop(leadership);
-    ours.stop().await;
+    if !frees(&env, &ours, leadership).await {
+        return false;
+    }
     let released = env.record().await.unwrap();
     assert_eq!(released["holderIdentity"], "");
     assert_eq!(released["leaseDurationSeconds"], 1);
     assert_eq!(released["acquireTime"], released["renewTime"]);
     assert_eq!(released["leaseTransitions"], 0);
     let next = env.campaign("next").await;
-    drop(leads(&next).await);
-    assert_eq!(env.record().await.unwrap()["leaseTransitions"], 1);
+    let leadership = leads(&next).await;
+    let record = env.record().await.unwrap();
+    let is_valid = leadership.is_valid();
+    assert!(!is_valid || record["leaseTransitions"] == 1, "{record}");
+    is_valid
 }
 
 /// Older candidates of client-go write an annotation, whose times are in seconds.
@@ -67,12 +79,12 @@ async fn what_is_left<K: Kind>() {
         mark: mark(1),
         ttl: LEASE * 2,
         advertisement: None,
-        timeout: LEASE,
+        timeout: TIMEOUT,
     };
     let expected = lock.write("my_app", create).await.unwrap();
     assert_eq!(env.record().await.unwrap()["leaseDurationSeconds"], 10);
     let left = Duration::from_millis(3_400);
-    let (by, timeout) = (Nonce(1), LEASE);
+    let (by, timeout) = (Nonce(1), TIMEOUT);
     lock.release(
         "my_app",
         Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout },
@@ -82,7 +94,7 @@ async fn what_is_left<K: Kind>() {
     let record = env.record().await.unwrap();
     assert_eq!(record["holderIdentity"], "ours", "client-go's candidates must wait as well");
     assert_eq!(record["leaseDurationSeconds"], 4);
-    let Ok(Reading::Found(found)) = lock.read("my_app", LEASE).await else { panic!() };
+    let Ok(Reading::Found(found)) = lock.read("my_app", TIMEOUT).await else { panic!() };
     assert_eq!(
         found.content,
         Content::Vacant(Tombstone::Released {
@@ -135,17 +147,17 @@ async fn operators_see_one_election_of_a_fixed_object() {
     }
     let lock = env.operators_lock().await;
     let admin = lock.admin().expect("an operator's lock");
-    assert_eq!(admin.names(LEASE).await.unwrap(), [OBJECT]);
-    let record = async || admin.record("my_app", LEASE).await.unwrap().expect("a record");
+    assert_eq!(admin.names(TIMEOUT).await.unwrap(), [OBJECT]);
+    let record = async || admin.record("my_app", TIMEOUT).await.unwrap().expect("a record");
     let held = record().await;
     assert_eq!(held.election, "my_app");
     assert_eq!(held.holder().map(|holder| &*holder.identity), Some(OBJECT));
-    let mut watch = admin.watch(&["my_app".to_owned()], LEASE).await.unwrap();
+    let mut watch = admin.watch(&["my_app".to_owned()], TIMEOUT).await.unwrap();
     match watch.next().await {
         Some(Ok(ElectionUpdate::Written(record))) => assert_eq!(record.election, "my_app"),
         other => panic!("{other:?}"),
     }
-    admin.evict("my_app", held.revision, LEASE).await.unwrap();
+    admin.evict("my_app", held.revision, TIMEOUT).await.unwrap();
     assert!(record().await.vacancy().is_some());
 }
 
@@ -153,16 +165,15 @@ async fn operators_see_one_election_of_a_fixed_object() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn events_name_the_new_leader() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(1)).await;
-    let ours = env.campaign("ours").await;
-    drop(leads(&ours).await);
-    ours.stop().await;
-    let uid = env.object().await.unwrap()["metadata"]["uid"].clone();
-    let path = format!("/api/v1/namespaces/{}/events", env.namespace);
-    let event = eventually("an Event", async || {
-        let events = env.send("GET", &path, "application/json", vec![]).await.unwrap();
-        events["items"].as_array()?.iter().find(|e| e["message"] == "ours became leader").cloned()
+    let event = appears("an Event", async || {
+        let ours = env.campaign("ours").await;
+        drop(leads(&ours).await);
+        let event = env.event("ours became leader").await;
+        ours.stop().await;
+        event
     })
     .await;
+    let uid = env.object().await.unwrap()["metadata"]["uid"].clone();
     assert_eq!(event["reason"], "LeaderElection");
     assert_eq!(event["involvedObject"]["kind"], "Lease");
     assert_eq!(event["involvedObject"]["uid"], uid);

@@ -11,9 +11,21 @@ use incumbent::new_election;
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
+use crate::conformance::is_passing;
 use crate::env::OBJECT;
 use crate::relay::{Relay, Way};
 use crate::service_env::{ServiceEnv, addresses_of, far, follower, token_of};
+
+/// What a request comes to once the server is not too busy to answer in time.
+async fn answered(
+    mut request: impl AsyncFnMut() -> Result<(), LockError>,
+) -> Result<(), LockError> {
+    eventually("an answer", async || match request().await {
+        Err(error) if is_passing(error.kind()) => None,
+        answer => Some(answer),
+    })
+    .await
+}
 
 fn refused(result: Result<(), LockError>, kind: LockErrorKind, says: &str) {
     let error = result.expect_err(says);
@@ -29,7 +41,7 @@ async fn requests_go_to_the_last_leader_and_never_to_an_earlier_one() {
     let pod = env.pod("p1", &["10.1.0.1"]).await;
     env.pod("p2", &["10.1.0.2"]).await;
     let (mut first, mut second) = (env.follower("p1").await, env.follower("p2").await);
-    first.check().await.unwrap();
+    answered(async || first.check().await).await.unwrap();
     assert_eq!(env.slice("ipv4").await, None, "a check writes nothing");
 
     first.direct(Token(5), far()).await.unwrap();
@@ -53,17 +65,17 @@ async fn requests_go_to_the_last_leader_and_never_to_an_earlier_one() {
 
     // The same again changes nothing; nor does a renewal.
     first.direct(Token(5), far()).await.unwrap();
-    first.extend(far()).await.unwrap();
+    answered(async || first.extend(far()).await).await.unwrap();
     assert_eq!(env.slice("ipv4").await.unwrap(), slice);
 
     second.direct(Token(9), far()).await.unwrap();
     assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9));
     let late = first.direct(Token(5), far()).await;
     refused(late, LockErrorKind::Conflict, "the token 9 of a later leader than this one, 5");
-    first.withdraw().await.unwrap();
+    answered(async || first.withdraw().await).await.unwrap();
     assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9));
-    second.withdraw().await.unwrap();
-    second.withdraw().await.unwrap();
+    answered(async || second.withdraw().await).await.unwrap();
+    answered(async || second.withdraw().await).await.unwrap();
     assert_eq!(env.directs().await, (vec![], 9));
     let late = first.direct(Token(5), far()).await;
     refused(late, LockErrorKind::Conflict, "delete the slice");
@@ -82,9 +94,9 @@ async fn a_slice_that_somebody_deletes_is_written_again() {
     let mut first = env.follower("p1").await;
     first.direct(Token(5), far()).await.unwrap();
     let path = format!("{}/{OBJECT}-leader-ipv4", env.slices());
-    env.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+    env.env.delete(&path).await;
     eventually("the slice is there again", async || {
-        first.extend(far()).await.unwrap();
+        answered(async || first.extend(far()).await).await.unwrap();
         env.slice("ipv4").await
     })
     .await;
@@ -98,7 +110,7 @@ async fn slices_are_deleted_with_their_service() {
     env.pod("p1", &["10.1.0.1"]).await;
     env.follower("p1").await.direct(Token(5), far()).await.unwrap();
     let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
-    env.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+    env.env.delete(&path).await;
     eventually("the slice is gone", async || env.slice("ipv4").await.is_none().then_some(())).await;
 }
 
@@ -125,7 +137,7 @@ async fn ports_are_resolved_by_the_pod() {
     let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
     let unknown = json!({ "spec": { "ports": [{ "port": 80, "targetPort": "none" }] } });
     env.patch(&path, unknown).await;
-    let check = env.follower("p1").await.check().await;
+    let check = answered(async || env.follower("p1").await.check().await).await;
     refused(
         check,
         LockErrorKind::Misconfigured,
@@ -146,7 +158,7 @@ async fn families_have_slices_of_their_own() {
     env.pod("p2", &["fd00::2"]).await;
     env.pod("p3", &["10.1.0.3"]).await;
     let mut first = env.follower("p1").await;
-    first.check().await.unwrap();
+    answered(async || first.check().await).await.unwrap();
     first.direct(Token(1), far()).await.unwrap();
     let slices = async || {
         let (four, six) = (env.slice("ipv4").await.unwrap(), env.slice("ipv6").await.unwrap());
@@ -158,7 +170,7 @@ async fn families_have_slices_of_their_own() {
     let mut second = env.follower("p2").await;
     second.direct(Token(2), far()).await.unwrap();
     assert_eq!(slices().await, (String::new(), "fd00::2".to_owned(), 2));
-    second.withdraw().await.unwrap();
+    answered(async || second.withdraw().await).await.unwrap();
     assert_eq!(slices().await, (String::new(), String::new(), 2));
 
     // An address that is not the pod's.
@@ -176,7 +188,7 @@ async fn a_service_of_ipv6_waits_for_such_an_address() {
     env.service(six).await;
     env.pod("p1", &[]).await;
     let mut first = env.follower("p1").await;
-    first.check().await.expect("the kubelet has not reported it yet");
+    answered(async || first.check().await).await.expect("the kubelet has not reported it yet");
     let none = first.direct(Token(1), far()).await;
     refused(none, LockErrorKind::Unavailable, "wait until status.podIPs has one");
     env.addresses("p1", &["fd00::1"]).await;
@@ -191,14 +203,22 @@ async fn what_cannot_work_is_refused_before_the_first_term() {
     let follower = env.follower("p1").await;
     let misconfigured = LockErrorKind::Misconfigured;
     let service = format!("Service {}/{OBJECT}", env.env.namespace);
-    refused(follower.check().await, misconfigured, &format!("no {service}: create it"));
+    refused(
+        answered(async || follower.check().await).await,
+        misconfigured,
+        &format!("no {service}: create it"),
+    );
     env.service(json!({ "selector": { "app": OBJECT }, "ports": [{ "port": 80 }] })).await;
-    refused(follower.check().await, misconfigured, "has a selector");
+    refused(answered(async || follower.check().await).await, misconfigured, "has a selector");
     let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
     env.patch(&path, json!({ "spec": { "selector": null } })).await;
-    refused(follower.check().await, misconfigured, "set POD_NAME from the field metadata.name");
+    refused(
+        answered(async || follower.check().await).await,
+        misconfigured,
+        "set POD_NAME from the field metadata.name",
+    );
     env.pod("p1", &["10.1.0.1"]).await;
-    follower.check().await.unwrap();
+    answered(async || follower.check().await).await.unwrap();
     let foreign = |name: &str| {
         json!({
             "metadata": { "name": name, "labels": { "kubernetes.io/service-name": OBJECT } },
@@ -206,12 +226,16 @@ async fn what_cannot_work_is_refused_before_the_first_term() {
         })
     };
     env.env.post(&env.slices(), &foreign("theirs")).await;
-    refused(follower.check().await, misconfigured, "theirs sends requests of the Service");
+    refused(
+        answered(async || follower.check().await).await,
+        misconfigured,
+        "theirs sends requests of the Service",
+    );
     let path = format!("{}/theirs", env.slices());
-    env.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+    env.env.delete(&path).await;
     env.env.post(&env.slices(), &foreign("my-app-leader-ipv4")).await;
     refused(
-        follower.check().await,
+        answered(async || follower.check().await).await,
         misconfigured,
         "is not one of this Service that incumbent manages",
     );
@@ -246,15 +270,15 @@ async fn each_documented_right_is_missed_by_name() {
         env.pod("p1", &["10.1.0.1"]).await;
         let mut service = env.follower("p1").await;
         let pod = env.leader_pod("p1").await.label("role", "leader").unwrap();
-        service.check().await.unwrap();
-        pod.check().await.unwrap();
+        answered(async || service.check().await).await.unwrap();
+        answered(async || pod.check().await).await.unwrap();
         if exists {
             service.direct(Token(1), far()).await.unwrap();
         }
         env.lacks(group, resource, verb, name).await;
         let checked = match (resource, verb) {
-            ("pods", "list" | "patch") => pod.check().await,
-            _ => service.check().await,
+            ("pods", "list" | "patch") => answered(async || pod.check().await).await,
+            _ => answered(async || service.check().await).await,
         };
         refused(checked, LockErrorKind::Denied, &format!("the right to {verb} is missing"));
     });
@@ -264,7 +288,7 @@ async fn each_documented_right_is_missed_by_name() {
     let env = ServiceEnv::new().await;
     env.pod("p1", &["10.1.0.1"]).await;
     env.lacks("discovery.k8s.io", "endpointslices", "list", "").await;
-    env.follower("p1").await.check().await.unwrap();
+    answered(async || env.follower("p1").await.check().await).await.unwrap();
 }
 
 /// A write that was sent in time and arrives late changes nothing of what a successor wrote,
@@ -285,7 +309,7 @@ async fn a_late_write_never_replaces_that_of_a_successor() {
         second.direct(Token(9), far()).await.unwrap();
         relay.lands().await;
         assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9), "exists: {exists}");
-        first.withdraw().await.unwrap();
+        answered(async || first.withdraw().await).await.unwrap();
         assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9), "exists: {exists}");
     }
 }
@@ -299,18 +323,18 @@ async fn a_second_withdrawal_takes_back_a_second_write_in_doubt() {
     let mut service = behind(&relay, &env).await;
     service.direct(Token(5), far()).await.unwrap();
     assert!(!service.is_withdrawn());
-    service.withdraw().await.unwrap();
+    answered(async || service.withdraw().await).await.unwrap();
     assert!(service.is_withdrawn());
     cut_off(&relay, service.direct(Token(5), far())).await;
-    service.withdraw().await.unwrap();
+    answered(async || service.withdraw().await).await.unwrap();
     relay.lands().await;
     assert_eq!(env.directs().await, (vec![], 5));
 
     let mut pod = marked(behind_cluster(&relay, &env).await, "p1");
     pod.direct(Token(5), far()).await.unwrap();
-    pod.withdraw().await.unwrap();
+    answered(async || pod.withdraw().await).await.unwrap();
     cut_off(&relay, pod.direct(Token(5), far())).await;
-    pod.withdraw().await.unwrap();
+    answered(async || pod.withdraw().await).await.unwrap();
     relay.lands().await;
     assert_eq!(marks(&env.read_pod("p1").await), (None, None));
 }
@@ -334,7 +358,7 @@ async fn a_request_without_an_answer_is_sent_again() {
         let cluster = behind_cluster(&relay, &env).await;
         let (mut service, mut pod) = (follower(&cluster, "p1"), marked(cluster, "p1"));
         relay.set(lost);
-        service.check().await.unwrap();
+        answered(async || service.check().await).await.unwrap();
         relay.set(lost);
         service.direct(Token(5), far()).await.unwrap();
         relay.set(lost);
@@ -342,11 +366,11 @@ async fn a_request_without_an_answer_is_sent_again() {
         assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5), "{lost:?}");
         assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")), "{lost:?}");
         relay.set(lost);
-        service.check().await.unwrap();
+        answered(async || service.check().await).await.unwrap();
         relay.set(lost);
-        service.withdraw().await.unwrap();
+        answered(async || service.withdraw().await).await.unwrap();
         relay.set(lost);
-        pod.withdraw().await.unwrap();
+        answered(async || pod.withdraw().await).await.unwrap();
         assert_eq!(env.directs().await, (vec![], 5), "{lost:?}");
         assert_eq!(marks(&env.read_pod("p1").await), (None, None), "{lost:?}");
     }
@@ -377,10 +401,10 @@ async fn what_somebody_breaks_in_a_slice_is_mended_by_its_leader() {
         env.patch(&path, broken.clone()).await;
         let other = second.direct(Token(token + 1), far()).await;
         refused(other, LockErrorKind::Misconfigured, "delete");
-        first.withdraw().await.unwrap();
+        answered(async || first.withdraw().await).await.unwrap();
         assert_eq!(env.directs().await, (vec![], token));
         second.direct(Token(token + 1), far()).await.unwrap();
-        second.withdraw().await.unwrap();
+        answered(async || second.withdraw().await).await.unwrap();
     }
 }
 
@@ -391,17 +415,17 @@ async fn after_a_clean_no_write_of_a_killed_process_is_applied() {
     env.pod("p1", &["10.1.0.1"]).await;
     let mut earlier = env.follower("p1").await;
     earlier.direct(Token(1), far()).await.unwrap();
-    earlier.withdraw().await.unwrap();
+    answered(async || earlier.withdraw().await).await.unwrap();
     let relay = Relay::start(env.env.admin.clone(), "nobody").await;
     let mut killed = behind(&relay, &env).await;
     cut_off(&relay, killed.direct(Token(5), far())).await;
-    env.follower("p1").await.clean().await.unwrap();
+    answered(async || env.follower("p1").await.clean().await).await.unwrap();
     relay.lands().await;
     assert_eq!(env.directs().await, (vec![], 1));
 
     let mut killed = marked(behind_cluster(&relay, &env).await, "p1");
     cut_off(&relay, killed.direct(Token(5), far())).await;
-    marked(env.env.cluster().await, "p1").clean().await.unwrap();
+    answered(async || marked(env.env.cluster().await, "p1").clean().await).await.unwrap();
     relay.lands().await;
     assert_eq!(marks(&env.read_pod("p1").await), (None, None));
 }
@@ -414,8 +438,11 @@ async fn each_family_is_written_for_itself() {
         let mut service = env.follower("p1").await;
         service.direct(Token(5), far()).await.unwrap();
         env.lacks_slice("my-app-leader-ipv4").await;
-        let failed =
-            if is_new { env.follower("p1").await.clean().await } else { service.withdraw().await };
+        let failed = if is_new {
+            answered(async || env.follower("p1").await.clean().await).await
+        } else {
+            answered(async || service.withdraw().await).await
+        };
         refused(failed, LockErrorKind::Denied, "my-app-leader-ipv4");
         assert_eq!(addresses_of(&env.slice("ipv4").await.unwrap()), ["10.1.0.1"]);
         assert!(addresses_of(&env.slice("ipv6").await.unwrap()).is_empty(), "new: {is_new}");
@@ -468,20 +495,20 @@ async fn a_pod_that_was_replaced_is_left_to_its_own_process() {
     env.pod("p1", &["10.1.0.9"]).await;
     let label = json!({ "metadata": { "labels": { "role": "leader" } } });
     env.patch_pod("p1", label).await;
-    pod.withdraw().await.unwrap();
+    answered(async || pod.withdraw().await).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), None));
     let (missing, misconfigured) = ("no Pod", LockErrorKind::Misconfigured);
     refused(pod.direct(Token(5), far()).await, misconfigured, missing);
     refused(service.direct(Token(5), far()).await, misconfigured, missing);
     assert_eq!(env.directs().await.0, ["10.1.0.1"]);
-    service.withdraw().await.unwrap();
+    answered(async || service.withdraw().await).await.unwrap();
     assert_eq!(env.directs().await, (vec![], 5));
 
     // Nor does an earlier process of the same pod remove the marks of the next.
     let (mut first, mut next) = (marked(cluster.clone(), "p1"), marked(cluster, "p1"));
     first.direct(Token(6), far()).await.unwrap();
     next.direct(Token(9), far()).await.unwrap();
-    first.withdraw().await.unwrap();
+    answered(async || first.withdraw().await).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
     let late = first.direct(Token(6), far()).await;
     refused(late, LockErrorKind::Conflict, "has the token 9 of a later leader");
@@ -495,14 +522,18 @@ async fn marks_of_others_are_not_overwritten() {
     env.pod("p1", &["10.1.0.1"]).await;
     let pod = marked(env.env.cluster().await, "p1");
     env.patch_pod("p1", json!({ "metadata": { "labels": { "role": "mine" } } })).await;
-    refused(pod.check().await, misconfigured, "has the label role=mine already");
+    refused(
+        answered(async || pod.check().await).await,
+        misconfigured,
+        "has the label role=mine already",
+    );
     let cost = json!({ "controller.kubernetes.io/pod-deletion-cost": "7" });
     let user = json!({ "metadata": { "labels": { "role": null }, "annotations": cost } });
     env.patch_pod("p1", user).await;
-    refused(pod.check().await, misconfigured, "pod-deletion-cost already");
-    marked(env.env.cluster().await, "p1").clean().await.unwrap();
+    refused(answered(async || pod.check().await).await, misconfigured, "pod-deletion-cost already");
+    answered(async || marked(env.env.cluster().await, "p1").clean().await).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (None, Some("7")));
-    let bad = env.leader_pod("../p1").await.clean().await;
+    let bad = answered(async || env.leader_pod("../p1").await.clean().await).await;
     refused(bad, misconfigured, "set POD_NAME");
 }
 
@@ -515,19 +546,19 @@ async fn a_withdrawal_takes_back_a_write_in_doubt() {
         if exists {
             let mut earlier = env.follower("p1").await;
             earlier.direct(Token(1), far()).await.unwrap();
-            earlier.withdraw().await.unwrap();
+            answered(async || earlier.withdraw().await).await.unwrap();
         }
         let relay = Relay::start(env.env.admin.clone(), "nobody").await;
         let mut first = behind(&relay, &env).await;
         cut_off(&relay, first.direct(Token(5), far())).await;
-        first.withdraw().await.unwrap();
+        answered(async || first.withdraw().await).await.unwrap();
         relay.lands().await;
         assert_eq!(env.directs().await, (vec![], 5), "exists: {exists}");
 
         // The pod's marks too.
         let mut pod = marked(behind_cluster(&relay, &env).await, "p1");
         cut_off(&relay, pod.direct(Token(5), far())).await;
-        pod.withdraw().await.unwrap();
+        answered(async || pod.withdraw().await).await.unwrap();
         relay.lands().await;
         assert_eq!(marks(&env.read_pod("p1").await), (None, None));
     }
@@ -563,12 +594,12 @@ async fn what_an_earlier_process_left_is_removed() {
     env.follower("p1").await.direct(Token(5), far()).await.unwrap();
     let cluster = env.env.cluster().await;
     marked(cluster.clone(), "p1").direct(Token(5), far()).await.unwrap();
-    env.follower("p2").await.clean().await.unwrap();
-    marked(cluster.clone(), "p2").clean().await.unwrap();
+    answered(async || env.follower("p2").await.clean().await).await.unwrap();
+    answered(async || marked(cluster.clone(), "p2").clean().await).await.unwrap();
     assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5), "it is another pod's");
     assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
-    env.follower("p1").await.clean().await.unwrap();
-    marked(cluster, "p1").clean().await.unwrap();
+    answered(async || env.follower("p1").await.clean().await).await.unwrap();
+    answered(async || marked(cluster.clone(), "p1").clean().await).await.unwrap();
     assert_eq!(env.directs().await, (vec![], 5), "the token stays");
     assert_eq!(marks(&env.read_pod("p1").await), (None, None));
 }
@@ -585,17 +616,17 @@ async fn one_pod_is_marked() {
     env.patch_pod("p4", json!({ "metadata": { "labels": { "role": "leader" } } })).await;
     let cluster = env.env.cluster().await;
     let (mut first, mut second) = (marked(cluster.clone(), "p1"), marked(cluster, "p2"));
-    first.check().await.unwrap();
+    answered(async || first.check().await).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (None, None), "a check writes nothing");
     first.direct(Token(1), far()).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
     second.direct(Token(2), far()).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (None, Some("100")), "it removes its cost");
     assert_eq!(marks(&env.read_pod("p2").await), (Some("leader"), Some("100")));
-    first.withdraw().await.unwrap();
+    answered(async || first.withdraw().await).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (None, None));
-    second.withdraw().await.unwrap();
-    second.withdraw().await.unwrap();
+    answered(async || second.withdraw().await).await.unwrap();
+    answered(async || second.withdraw().await).await.unwrap();
     assert_eq!(marks(&env.read_pod("p4").await), (Some("leader"), None), "no leader wrote it");
     assert_eq!(marks(&env.read_pod("p2").await), (None, None));
     assert_eq!(marks(&env.read_pod("p3").await), (Some("other"), None));
@@ -608,7 +639,8 @@ async fn requests_are_withdrawn_before_the_leadership_is_dropped() {
     let env = ServiceEnv::new().await;
     env.pod("p1", &["10.1.0.1"]).await;
     let mut service = env.follower("p1").await;
-    let election = new_election("my_app", MemoryLock::new()).start().unwrap();
+    let lease = Duration::from_secs(60);
+    let election = new_election("my_app", MemoryLock::new()).lease(lease).start().unwrap();
     let leadership = election.won().await.unwrap();
     let directed = async {
         eventually("requests are directed", async || env.slice("ipv4").await).await;
@@ -637,7 +669,7 @@ async fn a_withdrawal_ends_with_the_term() {
     let relay = Relay::start(env.env.admin.clone(), "nobody").await;
     let mut service = behind(&relay, &env).await;
     let lock = MemoryLock::new();
-    let election = new_election("my_app", lock).lease(Duration::from_secs(3)).start().unwrap();
+    let election = new_election("my_app", lock).lease(Duration::from_secs(15)).start().unwrap();
     let leadership = election.won().await.unwrap();
     let work = async {
         eventually("requests are directed", async || env.slice("ipv4").await).await;
@@ -647,7 +679,7 @@ async fn a_withdrawal_ends_with_the_term() {
     refused(hung, LockErrorKind::OutcomeUnknown, "the right to lead ended");
     assert!(!service.is_withdrawn());
     relay.set(Way::Passes);
-    service.withdraw().await.unwrap();
+    answered(async || service.withdraw().await).await.unwrap();
     assert_eq!(env.directs().await, (vec![], leadership.token().0));
     drop(leadership);
     election.stop().await;

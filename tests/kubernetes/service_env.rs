@@ -95,7 +95,7 @@ impl ServiceEnv {
 
     async fn change_role(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let path = format!("{}/{ROLE}", self.rbac("roles"));
-        let mut role = self.env.send("GET", &path, "application/json", vec![]).await.unwrap();
+        let mut role = self.env.get(&path).await.expect("a role");
         change(role["rules"].as_array_mut().unwrap());
         let body = serde_json::to_vec(&role).unwrap();
         self.env.send("PUT", &path, "application/json", body).await.unwrap();
@@ -135,19 +135,18 @@ impl ServiceEnv {
     }
 
     pub async fn patch(&self, path: &str, patch: Value) -> Value {
-        let body = serde_json::to_vec(&patch).unwrap();
-        self.env.send("PATCH", path, "application/merge-patch+json", body).await.unwrap()
+        self.env.patch_at(path, &patch).await
     }
 
     pub async fn read_pod(&self, name: &str) -> Value {
         let path = format!("{}/{name}", self.core("pods"));
-        self.env.send("GET", &path, "application/json", vec![]).await.unwrap()
+        self.env.get(&path).await.expect("a pod")
     }
 
     /// At once, as there is no kubelet.
     pub async fn delete_pod(&self, name: &str) {
         let path = format!("{}/{name}?gracePeriodSeconds=0", self.core("pods"));
-        self.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+        self.env.delete(&path).await;
     }
 
     pub async fn patch_pod(&self, name: &str, patch: Value) {
@@ -157,11 +156,7 @@ impl ServiceEnv {
     /// A slice of the Service, if there is one.
     pub async fn slice(&self, family: &str) -> Option<Value> {
         let path = format!("{}/{OBJECT}-leader-{family}", self.slices());
-        match self.env.send("GET", &path, "application/json", vec![]).await {
-            Ok(slice) => Some(slice),
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(error) => panic!("{error}"),
-        }
+        self.env.get(&path).await
     }
 
     /// The addresses in the slice of IPv4, and its token.
@@ -196,5 +191,5 @@ pub fn token_of(slice: &Value) -> u64 {
 
 /// A deadline that does not matter.
 pub fn far() -> Instant {
-    BootClock.now() + Duration::from_secs(60)
+    BootClock.now() + Duration::from_secs(600)
 }
