@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use incumbent::lock::Lock;
-use incumbent::sql::{Postgres, PostgresLock, TableSetup};
+use incumbent::sql::{Postgres, PostgresLock, SqlError, SqlErrorKind, TableSetup};
 use incumbent::{Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
 
-use crate::conformance::{Service, working};
+use crate::conformance::{Service, TIMEOUT, appears, soon, working};
 
 const FILE: &str = include_str!("../../deploy/postgres.sql");
 
@@ -52,8 +52,7 @@ impl TestEnv {
     }
 
     pub async fn open(&self) -> Postgres {
-        let tables = TableSetup::create().max_lease(self.lease);
-        Postgres::connect_with(&self.url(), tables).await.expect("a database")
+        connected(&self.url(), TableSetup::create().max_lease(self.lease)).await
     }
 
     pub async fn postgres_lock(&self) -> PostgresLock {
@@ -78,7 +77,7 @@ impl TestEnv {
             self.admin(&format!("GRANT{}", grant.replace("candidates", &role))).await;
         }
         let url = self.server.url_as(&role, &self.database);
-        Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
+        connected(&url, TableSetup::existing()).await.lock()
     }
 
     /// A candidate with connections of its own, whose work continues until it must stop.
@@ -93,8 +92,7 @@ impl TestEnv {
     }
 
     /// One that renews this often: so most of the lease is ahead of it at any time.
-    pub async fn campaign_every(&self, renewal: Duration, identity: &str) -> Election {
-        let lock = self.postgres_lock().await;
+    pub fn campaign_every(&self, renewal: Duration, identity: &str, lock: impl Lock) -> Election {
         let builder = new_election("my_app", lock).identity(identity).lease(self.lease);
         working(builder.renewal(renewal)).start().expect("a start")
     }
@@ -116,6 +114,37 @@ impl TestEnv {
     pub async fn row(&self) -> Option<PgRow> {
         self.admin(ROW).await.pop()
     }
+}
+
+/// Connects, again while the server is too busy to answer in time.
+pub async fn connected(url: &str, tables: TableSetup) -> Postgres {
+    soon("a database", async {
+        loop {
+            match Postgres::connect_with(url, tables).await {
+                Err(error) if error.kind() == SqlErrorKind::Unavailable => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                connected => return connected.expect("a database"),
+            }
+        }
+    })
+    .await
+}
+
+/// Why a database is refused: for more than that the server was too busy to answer in time.
+pub async fn refused(url: &str, tables: TableSetup) -> SqlError {
+    appears("a refusal", async || {
+        let error = Postgres::connect_with(url, tables).await.expect_err("a refusal");
+        let is_late = error.kind() == SqlErrorKind::Unavailable
+            && !error.to_string().ends_with("elections are held on the primary");
+        (!is_late).then_some(error)
+    })
+    .await
+}
+
+/// For a pool that waits for a busy server.
+pub fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new().acquire_timeout(TIMEOUT)
 }
 
 /// The row of the election.

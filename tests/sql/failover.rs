@@ -8,16 +8,17 @@ use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
-use sqlx::postgres::PgPoolOptions;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, first_write, sees, soon, working};
-use crate::env::{TestEnv, run, runs_for_a_lease};
+use crate::env::{TestEnv, connected, pool_options, run, runs_for_a_lease};
 
-const LEASE: Duration = Duration::from_secs(4);
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than a busy machine stands still.
+const LEASE: Duration = Duration::from_secs(15);
+/// Of a request that is sent again.
+const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// A primary and its replica, each with an address of its own that leads to the primary.
 pub struct Pair {
@@ -28,8 +29,7 @@ pub struct Pair {
 impl Pair {
     pub async fn start(lease: Duration) -> Self {
         let env = TestEnv::alone(lease).await;
-        let tables = TableSetup::create().max_lease(lease);
-        Postgres::connect_with(&env.url(), tables).await.expect("tables");
+        env.open().await;
         let replica = env.server.replica(&[]).await;
         Self { env, replica }
     }
@@ -68,7 +68,7 @@ impl Pair {
 
     pub async fn lock_through(&self, proxy: &FaultProxy) -> PostgresLock {
         let url = self.url_through(proxy.port());
-        Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
+        connected(&url, TableSetup::existing()).await.lock()
     }
 
     pub fn campaign(&self, identity: &str, lock: PostgresLock) -> Election {
@@ -104,7 +104,10 @@ async fn a_lossy_failover_makes_no_second_leader_and_repeats_no_token() {
     pair.replica.resume();
     pair.replica_takes_over(&proxy);
     let cause = crate::conformance::lost(&mut changes).await;
-    assert!(matches!(cause, Cause::Evicted | Cause::Expired { .. }), "{cause:?}");
+    // Another one may have written there first, and waits for the end of this term.
+    let by_failover =
+        matches!(cause, Cause::Evicted | Cause::Superseded { .. } | Cause::Expired { .. });
+    assert!(by_failover, "{cause:?}");
     let third = soon("a leader on the new primary", wins.recv()).await.unwrap();
     let next = eventually("its token", async || of(&third).token()).await;
     assert!(next > token, "{next} after {token}");
@@ -118,14 +121,15 @@ async fn a_row_from_before_a_failover_is_ignored() {
     let pair = Pair::start(LEASE).await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await;
-    let look = async || lock.read("my_app", TIMEOUT).await.ok();
-    assert!(matches!(look().await, Some(Reading::Empty { .. })));
+    let look = async || lock.read("my_app", ATTEMPT).await.ok();
+    let before = eventually("an answer", &look).await;
+    assert!(matches!(before, Reading::Empty { .. }), "{before:?}");
     lock.write("my_app", first_write(LEASE, 7, None, None)).await.unwrap();
     pair.replica_has_a_holder().await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
     let observer = pair.lock_through(&proxy).await;
-    let listed = async || observer.admin()?.list(TIMEOUT).await.ok();
+    let listed = async || observer.admin()?.list(ATTEMPT).await.ok();
     assert_eq!(eventually("what an observer sees", listed).await.len(), 1);
     pair.replica_has_a_holder().await; // an observer writes nothing
     let found = eventually("an answer of the new primary", look).await;
@@ -140,7 +144,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     let pair = Pair::start(LEASE).await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await;
-    let look = async || lock.read("my_app", TIMEOUT).await.ok();
+    let look = async || lock.read("my_app", ATTEMPT).await.ok();
     eventually("the tables are old enough", async || {
         matches!(look().await, Some(Reading::Empty { proof: true })).then_some(())
     })
@@ -153,15 +157,15 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
         Err(_) => None, // the connections of before are gone
         Ok(revision) => Some(Ok(revision)),
     };
-    let refused = eventually("an answer of the new primary", create).await;
+    let refused = eventually("an answer of the new primary", &create).await;
     assert!(refused.is_err(), "{refused:?}");
-    assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
+    assert_eq!(eventually("an answer", &look).await, Reading::Empty { proof: false });
     // That may have been the read of another election, which shares the lock: this one must read
     // itself.
-    let refused = create().await;
-    assert!(matches!(&refused, Some(Err(_))), "{refused:?}");
-    assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
-    assert!(create().await.is_some_and(|answer| answer.is_ok()));
+    let refused = eventually("an answer", &create).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(eventually("an answer", &look).await, Reading::Empty { proof: false });
+    eventually("an answer", &create).await.expect("a first write");
 }
 
 /// Where no acknowledged write can be lost, and the lock is configured so, the leader keeps
@@ -229,7 +233,9 @@ async fn an_old_primary_with_async_replicas_keeps_its_leader() {
     sees(&second, "old").await;
     pair.replica_takes_over(&new);
     drop(crate::conformance::leads(&second).await);
-    assert!(first.is_leader() && second.is_leader());
+    // A leader that a busy machine held up leads again at once.
+    let both = async || (first.is_leader() && second.is_leader()).then_some(());
+    eventually("both lead", both).await;
 }
 
 /// Leads each new connection to the port that is the target by then, and keeps the open ones, as a
@@ -256,18 +262,21 @@ async fn a_poller_that_met_a_replica_finds_the_primary() {
     let primary = pair.env.server.port();
     let target = Arc::new(AtomicU16::new(primary));
     let url = pair.url_through(balance(Arc::clone(&target)).await);
-    let own = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap();
-    let pool = PgPoolOptions::new().connect(&url).await.unwrap();
-    let pooled = Postgres::open_with(pool, TableSetup::existing()).await.unwrap();
+    let own = connected(&url, TableSetup::existing()).await;
+    let pool = pool_options().connect(&url).await.unwrap();
+    let pooled = eventually("the tables", async || {
+        Postgres::open_with(pool.clone(), TableSetup::existing()).await.ok()
+    })
+    .await;
     for lock in [own.lock().polling(), pooled.lock().polling()] {
         target.store(pair.replica.port(), Ordering::SeqCst);
         pair.env.kill_backends().await;
         eventually("the replica is refused", async || {
-            let error = lock.read("my_app", TIMEOUT).await.err()?;
+            let error = lock.read("my_app", ATTEMPT).await.err()?;
             error.to_string().ends_with("elections are held on the primary").then_some(())
         })
         .await;
         target.store(primary, Ordering::SeqCst);
-        eventually("the primary answers", async || lock.read("my_app", TIMEOUT).await.ok()).await;
+        eventually("the primary answers", async || lock.read("my_app", ATTEMPT).await.ok()).await;
     }
 }

@@ -7,20 +7,20 @@ use incumbent::fence::{self, FenceErrorKind};
 use incumbent::lock::Token;
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
-use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{Executor, PgPool, SqlitePool};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::env::TestEnv;
+use crate::conformance::TIMEOUT;
+use crate::env::{TestEnv, pool_options};
 
 const FILE: &str = include_str!("../../deploy/postgres-fence.sql");
 const LEDGER: &str = "CREATE TABLE ledger (id INTEGER PRIMARY KEY, token BIGINT NOT NULL)";
 
 async fn postgres() -> PgPool {
     let url = TestEnv::new(Duration::from_secs(3)).await.url();
-    let pool = PgPoolOptions::new().max_connections(20).connect(&url).await.expect("a pool");
+    let pool = pool_options().max_connections(20).connect(&url).await.expect("a pool");
     fence::create_tables(&pool).await.expect("a fence");
     fence::create_tables(&pool).await.expect("the same fence");
     create_ledger(&pool).await;
@@ -40,11 +40,15 @@ pub fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .busy_timeout(Duration::from_secs(60))
 }
 
+/// A pool that waits for a busy disk.
+pub async fn sqlite_pool(path: &Path) -> SqlitePool {
+    let options = SqlitePoolOptions::new().max_connections(20).acquire_timeout(TIMEOUT);
+    options.connect_with(sqlite_options(path)).await.expect("a pool")
+}
+
 pub async fn sqlite() -> (TempDir, SqlitePool) {
     let directory = tempfile::Builder::new().prefix("fence-").tempdir().expect("a directory");
-    let options = sqlite_options(&directory.path().join("data.db"));
-    let pool = SqlitePoolOptions::new().max_connections(20).connect_with(options).await;
-    let pool = pool.expect("a pool");
+    let pool = sqlite_pool(&directory.path().join("data.db")).await;
     sqlx::query(LEDGER).execute(&pool).await.expect("a ledger");
     (directory, pool)
 }
@@ -94,7 +98,8 @@ macro_rules! play {
         assert_eq!(tokens.len() + refused, 480);
         assert!(refused > 10, "{refused} of 480 were late");
         assert!(tokens.is_sorted(), "a former leader has written: {tokens:?}");
-        assert!(tokens.len() > 100, "{tokens:?}");
+        // Of those that a busy machine held up, the last ones refuse the others.
+        assert!(tokens.len() > 20, "{tokens:?}");
     }};
 }
 
@@ -197,7 +202,7 @@ async fn overlapping_transactions_do_not_keep_a_successor_out() {
     {
         tokio::task::yield_now().await;
     }
-    tokio::time::timeout(Duration::from_secs(30), async { work!(pool, 9, Duration::ZERO) })
+    tokio::time::timeout(TIMEOUT, async { work!(pool, 9, Duration::ZERO) })
         .await
         .expect("a turn of the successor")
         .unwrap();
@@ -225,7 +230,7 @@ async fn names_and_tokens_that_cannot_be_stored_are_refused() {
 #[tokio::test]
 async fn writer_needs_the_rights_that_the_file_names() {
     let env = TestEnv::new(Duration::from_secs(3)).await;
-    let pools = async || PgPool::connect(&env.url()).await.expect("a pool");
+    let pools = async || pool_options().connect(&env.url()).await.expect("a pool");
     // All candidates of a fleet create it as they start.
     let (a, b, c) = (pools().await, pools().await, pools().await);
     let (a, b, c) =
@@ -235,7 +240,8 @@ async fn writer_needs_the_rights_that_the_file_names() {
     env.admin(&format!("CREATE ROLE {writer} LOGIN")).await;
     env.admin(&format!("CREATE SCHEMA {writer} AUTHORIZATION {writer}")).await;
     env.admin(&format!("CREATE TABLE {writer}.incumbent_fence (name text, token bigint)")).await;
-    let pool = PgPool::connect(&env.server.url_as(&writer, &env.database)).await.expect("a pool");
+    let url = env.server.url_as(&writer, &env.database);
+    let pool = pool_options().connect(&url).await.expect("a pool");
     let fenced = async |token| {
         let mut transaction = pool.begin().await.unwrap();
         let fenced = fence::transaction(&mut transaction, "my_app", Token(token)).await;
@@ -260,7 +266,7 @@ async fn role_without_rights_cannot_create_the_fence() {
     env.admin(&format!("CREATE ROLE {role} LOGIN")).await;
     env.admin("REVOKE CREATE ON SCHEMA public FROM PUBLIC").await;
     let url = env.server.url_as(&role, &env.database);
-    let pool = PgPoolOptions::new().max_connections(1).connect(&url).await.expect("a pool");
+    let pool = pool_options().max_connections(1).connect(&url).await.expect("a pool");
     let refused = fence::create_tables(&pool).await.expect_err("no rights");
     assert_eq!(refused.kind(), FenceErrorKind::Misconfigured, "{refused}");
     pool.execute("SELECT 1").await.expect("a session that works");

@@ -1,18 +1,18 @@
 //! A SQLite file, with what an operator and a rival do to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Lock, LockErrorKind, Write};
-use incumbent::sql::{Sqlite, SqliteLock, TableSetup};
+use incumbent::sql::{SqlErrorKind, Sqlite, SqliteLock, TableSetup};
 use incumbent::{Election, new_election};
 use incumbent_test_support::{FreezableDisk, eventually};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
-use crate::conformance::{LEASE, Service, first_write, working};
+use crate::conformance::{LEASE, Service, TIMEOUT, first_write, soon, working};
 use crate::env::{ROW, deletion_of, takeover_of};
 
 pub struct FileEnv {
@@ -31,8 +31,12 @@ impl FileEnv {
     }
 
     pub async fn sqlite_lock(&self) -> SqliteLock {
-        let tables = TableSetup::create().max_lease(self.lease);
-        Sqlite::open_with(self.path(), tables).await.expect("a file").lock()
+        opened(&self.path(), TableSetup::create().max_lease(self.lease)).await.lock()
+    }
+
+    /// Of a connection that waits for a busy disk.
+    pub fn options(&self) -> SqliteConnectOptions {
+        SqliteConnectOptions::new().filename(self.path()).busy_timeout(TIMEOUT)
     }
 
     /// A candidate with connections of its own, whose work continues until it must stop.
@@ -45,8 +49,7 @@ impl FileEnv {
 
     /// Has an administrator do something in the file.
     pub async fn admin(&self, statement: &str) -> Vec<SqliteRow> {
-        let options = SqliteConnectOptions::new().filename(self.path());
-        let mut connection = options.connect().await.expect("a connection");
+        let mut connection = self.options().connect().await.expect("a connection");
         let statement = AssertSqlSafe(statement.to_owned());
         let rows = sqlx::raw_sql(statement).fetch_all(&mut connection).await.expect("an answer");
         let _ = connection.close().await;
@@ -57,6 +60,21 @@ impl FileEnv {
     pub async fn row(&self) -> Option<SqliteRow> {
         self.admin(ROW).await.pop()
     }
+}
+
+/// Opens a file, again while its disk is too busy to do it in time.
+pub async fn opened(path: &Path, tables: TableSetup) -> Sqlite {
+    soon("a file", async {
+        loop {
+            match Sqlite::open_with(path, tables).await {
+                Err(error) if error.kind() == SqlErrorKind::Unavailable => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                opened => return opened.expect("a file"),
+            }
+        }
+    })
+    .await
 }
 
 impl Service for FileEnv {
@@ -97,8 +115,7 @@ impl Service for FileEnv {
 async fn a_disk_of_a_file_that_hangs_collects_no_threads() {
     let Some(disk) = FreezableDisk::mount("a SQLite file on a disk that hangs") else { return };
     let tables = TableSetup::create().max_lease(LEASE);
-    let opened = Sqlite::open_with(disk.path().join("elections.db"), tables).await;
-    let lock = opened.expect("a file").lock();
+    let lock = opened(&disk.path().join("elections.db"), tables).await.lock();
     disk.freeze();
     for _ in 0..20 {
         let timeout = Duration::from_millis(50);

@@ -26,22 +26,22 @@ use incumbent::fence::{
 };
 use incumbent::lock::Token;
 use incumbent::new_election;
-use incumbent::sql::{Postgres, TableSetup};
+use incumbent::sql::TableSetup;
 use incumbent_test_support::{
     PostgresServer, Worker, late_write_rounds, worker_orders, worker_says,
 };
-use sqlx::{Executor, PgPool, SqlitePool};
+use sqlx::{Executor, PgPool};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn as tower_service_fn};
 
-use crate::env::run;
-use crate::fence::{create_ledger, sqlite, sqlite_options};
+use crate::env::{connected, pool_options, run};
+use crate::fence::{create_ledger, sqlite, sqlite_pool};
 
 const ELECTION: &str = "my_app";
 /// Longer than any step of a round may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 /// After this long a successor that is held up has its predecessor resumed.
 const HELD_UP: Duration = Duration::from_millis(300);
 
@@ -148,7 +148,7 @@ fn judge(store: &str, tally: &Tally, history: &[u64]) {
 async fn postgres(settings: &[&str]) -> PostgresServer {
     let server = PostgresServer::start(&[&["wal_level=logical"], settings].concat()).await;
     let url = server.url("postgres");
-    let pool = PgPool::connect(&url).await.expect("a pool");
+    let pool = pool_options().connect(&url).await.expect("a pool");
     fence::create_tables(&pool).await.expect("a fence");
     create_ledger(&pool).await;
     pool.execute("SELECT pg_create_logical_replication_slot('history', 'test_decoding')")
@@ -162,7 +162,7 @@ const TIMEOUT: &[&str] = &["idle_in_transaction_session_timeout=100"];
 
 /// The tokens of fences and writes, as they were committed.
 async fn history_of_postgres(server: &PostgresServer) -> Vec<u64> {
-    let pool = PgPool::connect(&server.url("postgres")).await.expect("a pool");
+    let pool = pool_options().connect(&server.url("postgres")).await.expect("a pool");
     let changes = "SELECT data FROM pg_logical_slot_get_changes('history', NULL, NULL)
         WHERE data ~ '^table public\\.(ledger|incumbent_fence):'";
     let changes: Vec<String> = sqlx::query_scalar(changes).fetch_all(&pool).await.expect("changes");
@@ -220,7 +220,7 @@ async fn a_suspended_leader_cannot_commit_after_its_successor() {
         FROM pg_stat_activity, unnest(pg_blocking_pids(pid)) blocker
         WHERE query LIKE 'SELECT incumbent_fence(%'";
     let server = postgres(&[]).await;
-    let pool = PgPool::connect(&server.url("postgres")).await.expect("a pool");
+    let pool = pool_options().connect(&server.url("postgres")).await.expect("a pool");
     let (mut former, mut successor) = {
         let store = format!("election:{}", server.url("postgres"));
         (leader_of(&store), leader_of(&store))
@@ -389,8 +389,7 @@ async fn leader() {
     let Ok(store) = env::var("STORE") else { return };
     match store.split_once(':').expect("a store") {
         ("sqlite", path) => {
-            let pool = SqlitePool::connect_with(sqlite_options(path.as_ref())).await;
-            let (pool, token) = (pool.expect("a pool"), token().await);
+            let (pool, token) = (sqlite_pool(path.as_ref()).await, token().await);
             write_until_refused(async || write_row!(pool, token)).await;
         }
         ("http", _) => {
@@ -426,10 +425,11 @@ async fn leader() {
 /// Campaigns, fences as its term begins, and then a transaction in which it writes when it is told
 /// to.
 async fn lead(url: &str) {
-    let pool = PgPool::connect(url).await.expect("a pool");
+    let pool = pool_options().connect(url).await.expect("a pool");
     token().await;
-    let tables = TableSetup::create().max_lease(Duration::from_secs(2));
-    let lock = Postgres::connect_with(url, tables).await.expect("a database").lock();
+    // Longer than a busy machine stands still between its win and its fence.
+    let tables = TableSetup::create().max_lease(Duration::from_secs(15));
+    let lock = connected(url, tables).await.lock();
     let election = new_election(ELECTION, lock).identity(std::process::id().to_string());
     let election = election.start().expect("a start");
     let leadership = election.won().await.expect("a term");

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Coverage, Hint, HintSink, Lock};
-use incumbent::sql::{Postgres, PostgresLock, Sqlite, TableSetup};
+use incumbent::sql::{PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::conformance::listening::{hints_continue, one_task_delivers};
-use crate::conformance::{LEASE, first_write, leads, sees, soon};
-use crate::env::TestEnv;
+use crate::conformance::{LEASE, becomes_true, first_write, leads, sees, soon};
+use crate::env::{TestEnv, connected};
+use crate::file::opened;
 
 #[tokio::test]
 async fn hints_of_postgres_outlive_the_first_listeners_runtime() {
@@ -24,7 +25,7 @@ async fn hints_of_postgres_outlive_the_first_listeners_runtime() {
 async fn hints_of_a_file_outlive_the_runtime_of_the_first_listener() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
-    let lock = Sqlite::open_with(&path, TableSetup::create()).await.unwrap().lock();
+    let lock = opened(&path, TableSetup::create()).await.lock();
     hints_continue(Arc::new(lock.clone()), Arc::new(lock), ["a", "b"]).await;
 }
 
@@ -38,7 +39,7 @@ async fn one_task_delivers_all_hints_of_postgres() {
 async fn one_task_delivers_all_hints_of_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
-    let lock = Sqlite::open_with(&path, TableSetup::create()).await.unwrap().lock();
+    let lock = opened(&path, TableSetup::create()).await.lock();
     one_task_delivers(Arc::new(lock), &["a", "b", "b", "c"]).await;
 }
 
@@ -46,7 +47,7 @@ async fn one_task_delivers_all_hints_of_a_file() {
 async fn named(url: &str, name: &str) -> PostgresLock {
     let separator = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{separator}application_name={name}");
-    Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
+    connected(&url, TableSetup::existing()).await.lock()
 }
 
 async fn connections_of(env: &TestEnv, name: &str) -> i64 {
@@ -57,7 +58,7 @@ async fn connections_of(env: &TestEnv, name: &str) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_that_listens_keeps_one_connection() {
-    let env = TestEnv::new(Duration::from_secs(10)).await; // nothing waits for its end
+    let env = TestEnv::new(Duration::from_secs(30)).await; // nothing waits for its end
     let leader = env.campaign("leader").await;
     let leadership = leads(&leader).await;
     let name = format!("standby_{}", env.database);
@@ -93,9 +94,9 @@ async fn a_listener_that_does_not_read_is_dropped_by_the_server() {
         Some(env.admin(blocked).await.pop()?.get("pid"))
     })
     .await;
-    eventually("the server drops it", async || {
+    becomes_true("the server drops it", async || {
         let open = format!("SELECT FROM pg_stat_activity WHERE pid = {pid}");
-        env.admin(&open).await.is_empty().then_some(())
+        env.admin(&open).await.is_empty()
     })
     .await;
     let usage: f64 =

@@ -9,40 +9,60 @@ use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Postgres, PostgresProbe, SqlErrorKind, TableSetup};
 use incumbent::{Cause, LockUrl};
 use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
-use crate::conformance::{leads, lost, sees, soon, won};
-use crate::env::{TestEnv, run};
+use crate::conformance::{TIMEOUT, appears, becomes_true, frees, leads, lost, sees, soon, won};
+use crate::env::{TestEnv, connected, pool_options, refused, run};
 
 const LEASE: Duration = Duration::from_secs(3);
+/// For terms that have to continue on a busy machine.
+const STEADY: Duration = Duration::from_secs(30);
+/// So most of the lease is ahead of it at any time.
+const RENEWAL: Duration = Duration::from_secs(1);
 
 /// What `psql` shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_row_shows_the_leader_its_start_and_its_lease() {
+    becomes_true("terms that last", row_shows_the_leader).await;
+}
+
+/// False: a term expired, or was not released in time, as may be on a busy machine.
+async fn row_shows_the_leader() -> bool {
     let env = TestEnv::new(LEASE).await;
     let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let row = env.row().await.expect("a row");
+    let times = "SELECT lease_duration = interval '3 seconds' AND acquired_at <= renewed_at AND
+        clock_timestamp() - renewed_at < lease_duration FROM incumbent_elections";
+    let times = env.admin(times).await[0].get::<bool, _>(0);
+    if !leadership.is_valid() {
+        return false;
+    }
+    assert!(times);
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
     assert_eq!(row.get::<i32, _>("transitions"), 0);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
-    let times = "SELECT lease_duration = interval '3 seconds' AND acquired_at <= renewed_at AND
-        clock_timestamp() - renewed_at < lease_duration FROM incumbent_elections";
-    assert!(env.admin(times).await[0].get::<bool, _>(0));
     let before = leadership.deadline();
-    soon("a renewal", leadership.renewed(before)).await.unwrap();
-    drop(leadership);
-    first.stop().await;
+    if let Err(loss) = soon("a renewal", leadership.renewed(before)).await {
+        assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
+        return false;
+    }
+    if !frees(&env, &first, leadership).await {
+        return false;
+    }
     let row = env.row().await.expect("a row that stays");
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
     assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
     let second = env.campaign("second").await;
     let leadership = leads(&second).await;
     let row = env.row().await.expect("a row");
+    if !leadership.is_valid() {
+        return false;
+    }
     assert_eq!(row.get::<i32, _>("transitions"), 1);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
+    true
 }
 
 /// The server's clock may be stepped by more than a short lease. Its floor is shown by a lease that
@@ -61,12 +81,12 @@ async fn the_server_calls_no_row_expired_within_a_second() {
                 renewed_at = excluded.renewed_at, revision = incumbent_elections.revision + 1"
         );
         env.admin(&statement).await;
-        match lock.read("my_app", LEASE).await.unwrap() {
+        match lock.read("my_app", TIMEOUT).await.unwrap() {
             Reading::Found(record) => record.content,
             Reading::Empty { .. } => panic!("no row"),
         }
     };
-    assert!(matches!(read(-60_000, 30_000).await, Content::Held(_)));
+    assert!(matches!(read(-240_000, 120_000).await, Content::Held(_)));
     let expired = Content::Vacant(Tombstone::Expired);
     assert_eq!(read(250, -1_001).await, expired);
     assert_eq!(read(2_000, -2_001).await, expired);
@@ -74,8 +94,8 @@ async fn the_server_calls_no_row_expired_within_a_second() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn killed_backends_cost_no_term_and_hints_return() {
-    let env = TestEnv::new(Duration::from_secs(10)).await;
-    let first = env.campaign_every(Duration::from_secs(1), "first").await;
+    let env = TestEnv::new(STEADY).await;
+    let first = env.campaign_every(RENEWAL, "first", env.postgres_lock().await);
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;
     sees(&second, "first").await;
@@ -104,7 +124,7 @@ async fn killed_backends_cost_no_term_and_hints_return() {
 async fn a_killed_server_costs_no_term_within_the_lease() {
     // A busy machine takes seconds to start the server.
     let env = TestEnv::alone(Duration::from_secs(60)).await;
-    let first = env.campaign_every(Duration::from_secs(1), "first").await;
+    let first = env.campaign_every(RENEWAL, "first", env.postgres_lock().await);
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;
     sees(&second, "first").await;
@@ -139,9 +159,9 @@ async fn a_killed_server_that_stays_away_ends_the_term() {
 /// A server that is paused, and then executes its requests late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_paused_server_costs_no_term_within_the_lease_only() {
-    const LEASE: Duration = Duration::from_secs(15);
+    const LEASE: Duration = Duration::from_secs(20);
     let env = TestEnv::alone(LEASE).await;
-    let first = env.campaign_every(Duration::from_secs(1), "first").await;
+    let first = env.campaign_every(RENEWAL, "first", env.postgres_lock().await);
     let mut changes = first.changes();
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;
@@ -169,12 +189,13 @@ async fn a_paused_server_costs_no_term_within_the_lease_only() {
 /// A pool that the program has anyway may give a connection away after each request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pool_whose_connections_are_recycled_costs_no_term() {
-    let env = TestEnv::new(LEASE).await;
-    let options = PgPoolOptions::new().max_connections(2).max_lifetime(Duration::from_millis(300));
+    let env = TestEnv::new(STEADY).await;
+    let options = pool_options().max_connections(2).max_lifetime(Duration::from_millis(300));
     let pool = options.connect(&env.url()).await.unwrap();
-    let tables = TableSetup::create().max_lease(LEASE);
-    let lock = Postgres::open_with(pool.clone(), tables).await.unwrap().lock();
-    let election = env.campaign_with("pooled", lock);
+    let tables = TableSetup::create().max_lease(STEADY);
+    let open = async || Postgres::open_with(pool.clone(), tables).await.ok();
+    let database = appears("the tables", open);
+    let election = env.campaign_every(RENEWAL, "pooled", database.await.lock());
     let leadership = leads(&election).await;
     for _ in 0..6 {
         let before = leadership.deadline();
@@ -188,8 +209,8 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
 /// continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_without_permission_steps_down_and_reports_why() {
-    let env = TestEnv::new(LEASE).await;
-    let election = env.campaign_with("only", env.lock_of_candidate().await);
+    let env = TestEnv::new(Duration::from_secs(15)).await;
+    let election = env.campaign_every(RENEWAL, "only", env.lock_of_candidate().await);
     let mut changes = election.changes();
     let leadership = leads(&election).await;
     let role = env.candidate();
@@ -211,7 +232,7 @@ async fn the_least_rights_are_enough() {
     let role = env.candidate();
     env.admin(&format!("CREATE ROLE {role} LOGIN")).await;
     let url = env.server.url_as(&role, &env.database);
-    let error = Postgres::connect(&url).await.unwrap_err();
+    let error = refused(&url, TableSetup::create()).await;
     assert_eq!(error.kind(), SqlErrorKind::Denied);
     let place = format!("127.0.0.1:{}/{}", env.server.port(), env.database);
     assert_eq!(
@@ -220,7 +241,7 @@ async fn the_least_rights_are_enough() {
             "the tables of elections cannot be created at {place}: run deploy/postgres.sql as a role that may create tables"
         )
     );
-    let error = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap_err();
+    let error = refused(&url, TableSetup::existing()).await;
     assert_eq!(
         error.to_string(),
         format!(
@@ -250,8 +271,10 @@ async fn dropped_tables_are_reported_and_end_the_term() {
     let token = leadership.token();
     env.admin("DROP TABLE incumbent_elections").await;
     soon("the end", leadership.ended()).await;
-    let failure = eventually("a failure", async || election.lock_failure()).await;
-    assert_eq!(failure.kind, LockErrorKind::Misconfigured);
+    let failure = eventually("a failure", async || {
+        election.lock_failure().filter(|failure| failure.kind == LockErrorKind::Misconfigured)
+    })
+    .await;
     assert!(failure.message.contains("run deploy/postgres.sql"), "{}", failure.message);
     drop(leadership);
     env.open().await; // makes them again
@@ -277,7 +300,7 @@ async fn no_password_is_ever_shown() {
         shown.push(format!("{error} {error:?} {:?}", std::error::Error::source(&error)));
     }
     let url = env.url().replace("postgres@", "postgres:s3cret@");
-    let postgres = Postgres::connect(&url).await.unwrap();
+    let postgres = connected(&url, TableSetup::create()).await;
     shown.push(format!("{postgres:?} {:?}", postgres.lock()));
     for text in shown {
         assert!(!text.contains("s3c"), "{text}");
@@ -319,25 +342,25 @@ async fn a_replica_is_refused_until_it_is_promoted() {
     env.open().await;
     let replica = env.server.replica(&[]).await;
     let url = replica.url(&env.database);
-    let error = Postgres::connect(&url).await.unwrap_err();
+    let error = refused(&url, TableSetup::create()).await;
     assert_eq!(error.kind(), SqlErrorKind::Unavailable);
     assert!(error.to_string().ends_with("elections are held on the primary"), "{error}");
     replica.promote();
-    let lock = Postgres::connect(&url).await.unwrap().lock();
-    assert!(lock.read("my_app", LEASE).await.is_ok());
+    let lock = connected(&url, TableSetup::create()).await.lock();
+    lock.read("my_app", TIMEOUT).await.expect("an answer");
     run(&url, "SELECT 1").await;
 }
 
 /// The server renewed, and the reply was lost: the renewal counts, and the leader stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_reply_that_is_lost_costs_no_term() {
-    let env = TestEnv::new(LEASE).await;
+    let env = TestEnv::new(STEADY).await;
     let proxy = FaultProxy::start(env.server.port()).await;
     env.open().await;
     let url =
         env.url().replace(&format!(":{}/", env.server.port()), &format!(":{}/", proxy.port()));
-    let lock = Postgres::connect(&url).await.unwrap().lock();
-    let election = env.campaign_with("only", lock);
+    let lock = connected(&url, TableSetup::create()).await.lock();
+    let election = env.campaign_every(RENEWAL, "only", lock);
     let leadership = leads(&election).await;
     for turn in 1..=3 {
         proxy.lose_reply("UPDATE incumbent_elections");
@@ -348,9 +371,13 @@ async fn a_reply_that_is_lost_costs_no_term() {
     assert!(leadership.is_valid());
     drop(leadership);
     proxy.lose_reply("UPDATE incumbent_elections");
+    let before = Instant::now();
     election.stop().await; // whose release is applied, too
+    // It waits for the reply first, and then looks, on a busy machine for a while only.
+    let is_prompt = before.elapsed() < STEADY / 8 + RENEWAL;
     let row = env.row().await.unwrap();
-    assert_eq!(row.get::<Option<&str>, _>("holder"), None);
+    let holder = row.get::<Option<&str>, _>("holder");
+    assert!(holder.is_none() || !is_prompt, "{holder:?}");
 }
 
 /// A row that stays locked in psql keeps no connection busy for longer than an attempt.
@@ -367,8 +394,11 @@ async fn a_locked_row_ends_the_term_and_leaves_no_backends_behind() {
     drop(leadership);
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waiting = env.admin(waiting).await[0].get::<i64, _>(0);
-    assert!(waiting <= 1, "{waiting} backends wait for the row");
+    // The server ends those that are given up, a little later.
+    eventually("at most one backend waits for the row", async || {
+        (env.admin(waiting).await[0].get::<i64, _>(0) <= 1).then_some(())
+    })
+    .await;
     drop(connection);
     drop(leads(&election).await);
 }
@@ -376,14 +406,15 @@ async fn a_locked_row_ends_the_term_and_leaves_no_backends_behind() {
 /// A pooler that gives each transaction another connection: no prepared statements, no `LISTEN`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn elections_go_through_pgbouncer_in_transaction_mode() {
-    let env = TestEnv::new(LEASE).await;
+    let env = TestEnv::new(STEADY).await;
     env.open().await;
     let pooler = Pooler::start(&env.server, &env.database).await;
-    let lock = || async { Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock() };
-    let first = env.campaign_with("first", lock().await);
+    let lock = connected(&pooler.url(&env.database), TableSetup::create()).await.lock();
+    let first = env.campaign_every(RENEWAL, "first", lock);
     let leadership = leads(&first).await;
     let url = format!("{}&polling", pooler.url(&env.database));
-    let polling = url.parse::<LockUrl>().unwrap().open().await.unwrap();
+    let url = url.parse::<LockUrl>().unwrap();
+    let polling = appears("the lock", async || url.open().await.ok()).await;
     assert!(!polling.carries_calls(), "it does not listen");
     let second = env.campaign_with("second", polling);
     sees(&second, "first").await;
@@ -401,11 +432,11 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_pooler_without_notifications_is_detected_once() {
     let server = Arc::new(PostgresServer::start(&["log_statement=all"]).await);
-    let env = TestEnv::on(server, LEASE).await;
+    let env = TestEnv::on(server, STEADY).await;
     env.open().await;
     let pooler = Pooler::start(&env.server, &env.database).await;
-    let lock = Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock();
-    let election = env.campaign_with("only", lock);
+    let lock = connected(&pooler.url(&env.database), TableSetup::create()).await.lock();
+    let election = env.campaign_every(RENEWAL, "only", lock);
     let leadership = leads(&election).await;
     for _ in 0..10 {
         let before = leadership.deadline();

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Revision, Tombstone};
-use incumbent::sql::{Postgres, PostgresLock, TableSetup};
+use incumbent::sql::{PostgresLock, TableSetup};
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::{ExclusionChecker, first_write, leads, lost, soon};
-use crate::env::TestEnv;
+use crate::conformance::{ExclusionChecker, TIMEOUT, first_write, leads, lost, soon};
+use crate::env::{TestEnv, connected};
 
 /// A busy machine takes long to start a server on a backup, and to look at it.
 const LEASE: Duration = Duration::from_secs(20);
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A lock on which the first term has ended with a release, and its revision.
 async fn released(env: &TestEnv) -> (PostgresLock, Revision) {
@@ -31,8 +30,7 @@ async fn released(env: &TestEnv) -> (PostgresLock, Revision) {
 
 /// A lock that has seen nothing.
 async fn fresh(env: &TestEnv) -> PostgresLock {
-    let database = Postgres::connect_with(&env.url(), TableSetup::existing()).await;
-    database.expect("a database").lock()
+    connected(&env.url(), TableSetup::existing()).await.lock()
 }
 
 async fn found(lock: &PostgresLock) -> (Revision, Content) {
@@ -141,7 +139,7 @@ async fn leader_that_the_backup_lacks_is_waited_for() {
     let (won, mut wins) = mpsc::unbounded_channel();
     let proxy = FaultProxy::start(env.server.port()).await;
     let url = env.url().replace(&env.server.port().to_string(), &proxy.port().to_string());
-    let lock = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap().lock();
+    let lock = connected(&url, TableSetup::existing()).await.lock();
     let cut_off = new_election("my_app", lock).identity("cut-off").lease(LEASE);
     let cut_off = checker.watch(cut_off, "cut-off", won.clone()).start().unwrap();
     assert_eq!(soon("a leader", wins.recv()).await.as_deref(), Some("cut-off"));
@@ -157,7 +155,7 @@ async fn leader_that_the_backup_lacks_is_waited_for() {
 /// What an operator runs ends each term, and moves revisions and tokens on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn operator_says_that_the_server_was_restored() {
-    let env = TestEnv::new(LEASE / 2).await;
+    let env = TestEnv::new(LEASE).await;
     let election = env.campaign("only").await;
     let mut changes = election.changes();
     let token = leads(&election).await.token();

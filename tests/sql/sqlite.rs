@@ -8,41 +8,58 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Sqlite, SqliteLock, TableSetup};
-use incumbent::{Cause, new_election};
+use incumbent::{Cause, Leadership, new_election};
 use incumbent_test_support::{Process, SmallDisk, eventually};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
-use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Row, SqliteConnection};
 
-use crate::conformance::{leads, sees, soon};
-use crate::file::FileEnv;
+use crate::conformance::{TIMEOUT, becomes_true, frees, in_one_term, leads, sees, soon};
+use crate::file::{FileEnv, opened};
 
 const LEASE: Duration = Duration::from_secs(3);
+/// For terms that have to continue on a busy machine for a moment.
+const WAIT: Duration = Duration::from_secs(12);
 
 /// What `sqlite3` shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_row_shows_the_leader_its_start_and_its_lease() {
+    becomes_true("terms that last", row_shows_the_leader).await;
+}
+
+/// False: a term expired, or was not released in time, as may be on a busy machine.
+async fn row_shows_the_leader() -> bool {
     let env = FileEnv::new(LEASE);
     let first = env.campaign("first").await;
     let leadership = leads(&first).await;
     let row = env.row().await.expect("a row");
+    if !leadership.is_valid() {
+        return false;
+    }
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
     assert_eq!(row.get::<i64, _>("transitions"), 0);
     assert_eq!(row.get::<i64, _>("lease_duration_ms"), 3000);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
     let before = leadership.deadline();
-    soon("a renewal", leadership.renewed(before)).await.unwrap();
-    drop(leadership);
-    first.stop().await;
+    if let Err(loss) = soon("a renewal", leadership.renewed(before)).await {
+        assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
+        return false;
+    }
+    if !frees(&env, &first, leadership).await {
+        return false;
+    }
     let row = env.row().await.expect("a row that stays");
     assert_eq!(row.get::<Option<&str>, _>("holder"), None);
     assert_eq!(row.get::<Option<&str>, _>("released_cause"), Some("stopped"));
     let second = env.campaign("second").await;
     let leadership = leads(&second).await;
     let row = env.row().await.expect("a row");
+    if !leadership.is_valid() {
+        return false;
+    }
     assert_eq!(row.get::<i64, _>("transitions"), 1);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
+    true
 }
 
 /// Five processes in one file, of which the leader is killed again and again.
@@ -121,17 +138,31 @@ async fn a_process() {
     let identity = std::env::var("IDENTITY").unwrap();
     let lease = Duration::from_millis(std::env::var("LEASE_MS").unwrap().parse().unwrap());
     let tables = TableSetup::create().max_lease(lease);
-    let lock = Sqlite::open_with(&path, tables).await.unwrap().lock();
-    let said = path.with_file_name("wins");
+    let lock = opened(&path, tables).await.lock();
+    let (said, over) = (path.with_file_name("wins"), path.with_file_name("over"));
     let append = || fs::OpenOptions::new().create(true).append(true).open(&said).unwrap();
     let election = new_election("my_app", lock).identity(&*identity).start().unwrap();
     loop {
         let leadership = election.won().await.unwrap();
-        let mut file = append();
-        let alone = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let (won, mut file) = (BootClock.now().since_origin().as_nanos(), append());
+        let mut alone = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if !alone {
+            // One that a busy machine holds up lets go late: its term was over before.
+            while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let [wins, over] =
+                [&said, &over].map(|file| fs::read_to_string(file).unwrap_or_default());
+            alone = over.split_once(' ').is_some_and(|(token, until)| {
+                wins.ends_with(&format!(" {token}\n"))
+                    && until.parse::<u128>().expect("a time") <= won
+            });
+        }
         let word = if alone { leadership.token().to_string() } else { "overlap".to_owned() };
         file.write_all(format!("{identity} {word}\n").as_bytes()).unwrap();
         leadership.ended().await;
+        let until = leadership.deadline().since_origin().as_nanos();
+        fs::write(&over, format!("{} {until}", leadership.token())).unwrap();
         drop(file);
     }
 }
@@ -140,9 +171,8 @@ async fn a_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_full_disk_ends_the_term_and_is_reported() {
     let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
-    let lock =
-        Sqlite::open_with(disk.path().join("elections.db"), TableSetup::create()).await.unwrap();
-    let election = new_election("my_app", lock.lock()).identity("only").lease(LEASE);
+    let lock = opened(&disk.path().join("elections.db"), TableSetup::create()).await.lock();
+    let election = new_election("my_app", lock).identity("only").lease(WAIT);
     let election = crate::conformance::working(election).start().unwrap();
     let leadership = leads(&election).await;
     let filler = disk.path().join("filler");
@@ -161,7 +191,7 @@ async fn a_full_disk_ends_the_term_and_is_reported() {
 async fn a_file_that_cannot_be_written_is_refused() {
     let Some(disk) = SmallDisk::mount("elections on a full disk") else { return };
     let path = disk.path().join("elections.db");
-    drop(Sqlite::open(&path).await.unwrap());
+    drop(opened(&path, TableSetup::create()).await);
     disk.remount_read_only();
     let error = Sqlite::open(&path).await.unwrap_err();
     let what = "cannot be opened: check that it and its directory may be written";
@@ -188,8 +218,10 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     let loss = soon("the end", leadership.ended()).await;
     assert_eq!(loss.cause, Cause::Evicted);
     drop(leadership);
-    let failure = eventually("a failure", async || second.lock_failure()).await;
-    assert_eq!(failure.kind, LockErrorKind::Misconfigured);
+    let failure = eventually("a failure", async || {
+        second.lock_failure().filter(|failure| failure.kind == LockErrorKind::Misconfigured)
+    })
+    .await;
     assert!(failure.message.contains("was deleted: restore it"), "{}", failure.message);
     assert!(!env.path().exists());
     // The file itself last: one that is opened without its log would begin another log.
@@ -203,8 +235,7 @@ const LOG_AND_INDEX: [&str; 2] = ["elections.db-wal", "elections.db-shm"];
 
 /// A connection that has copied the log into the file.
 async fn with_log_copied(env: &FileEnv) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(env.path());
-    let mut connection = options.connect().await.unwrap();
+    let mut connection = env.options().connect().await.unwrap();
     let checkpoint = sqlx::raw_sql("PRAGMA wal_checkpoint");
     checkpoint.execute(&mut connection).await.unwrap();
     connection
@@ -252,10 +283,12 @@ async fn a_candidate_whose_log_was_deleted_leads_with_another() {
     election.resign();
     leadership.ended().await;
     drop(leadership);
-    let again = leads(&election).await;
-    assert!(again.token() > token, "{} after {token}", again.token());
-    let row = env.row().await.expect("a row");
-    assert_eq!(row.get::<Option<i64>, _>("token"), Some(again.token().0.cast_signed()));
+    let (again, row) = in_one_term(&election, async |leadership: &Leadership| {
+        (leadership.token(), env.row().await.expect("a row"))
+    })
+    .await;
+    assert!(again > token, "{again} after {token}");
+    assert_eq!(row.get::<Option<i64>, _>("token"), Some(again.0.cast_signed()));
 }
 
 /// Its idle connection would keep the index that others no longer see in use.
@@ -268,7 +301,7 @@ async fn a_lock_that_does_nothing_keeps_no_other_from_a_new_file() {
         }
     };
     let idle = env.sqlite_lock().await;
-    let read = async |lock: &SqliteLock| lock.read("my_app", LEASE * 4).await.map(drop);
+    let read = async |lock: &SqliteLock| lock.read("my_app", TIMEOUT).await.map(drop);
     read(&idle).await.unwrap();
     for way in ["deleted", "linked", "replaced"] {
         match way {
@@ -302,13 +335,12 @@ async fn a_lock_that_does_nothing_keeps_no_other_from_a_new_file() {
 /// first one are over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
-    let env = FileEnv::new(LEASE);
+    let env = FileEnv::new(WAIT);
     let election = env.campaign("only").await;
     let leadership = leads(&election).await;
     let token = leadership.token();
     let other = env.directory.path().join("other.db");
-    let tables = TableSetup::create().max_lease(LEASE);
-    drop(Sqlite::open_with(&other, tables).await.unwrap());
+    drop(opened(&other, TableSetup::create().max_lease(WAIT)).await);
     let log = env.directory.path().join("other.db-wal");
     eventually("the other one is closed", async || (!log.exists()).then_some(())).await;
     let replaced = BootClock.now();
@@ -317,7 +349,7 @@ async fn a_replaced_file_ends_the_term_and_the_next_one_waits() {
     assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Evicted);
     drop(leadership);
     let leadership = leads(&election).await;
-    assert!(BootClock.now().saturating_since(replaced) >= LEASE, "the next one waits");
+    assert!(BootClock.now().saturating_since(replaced) >= WAIT, "the next one waits");
     assert!(leadership.token() > token);
 }
 
@@ -357,7 +389,7 @@ async fn another_boot_identifier_or_wall_clock_ends_no_lease() {
                 boot_ms = excluded.boot_ms, renewed_at = excluded.renewed_at"
         );
         env.admin(&statement).await;
-        match lock.read("my_app", LEASE).await.unwrap() {
+        match lock.read("my_app", TIMEOUT).await.unwrap() {
             Reading::Found(record) => record.content,
             Reading::Empty { .. } => panic!("no row"),
         }
@@ -365,7 +397,7 @@ async fn another_boot_identifier_or_wall_clock_ends_no_lease() {
     let now = || i64::try_from(BootClock.now().since_origin().as_millis()).unwrap();
     let held = |content| matches!(content, Content::Held(_));
     // A little ahead of now, as this may take a while.
-    let soon = now() + 30_000;
+    let soon = now() + 120_000;
     assert!(held(write(1, &boot, soon, "2001-01-01T00:00:00Z").await), "a wall clock was set");
     assert!(held(write(2, &boot, soon, "2099-01-01T00:00:00Z").await), "and set again");
     let expired = Content::Vacant(Tombstone::Expired);

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Token};
-use incumbent::sql::{Postgres, PostgresLock, TableSetup};
+use incumbent::sql::{PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 
 use crate::conformance::{first_write, leads, soon};
-use crate::env::run;
+use crate::env::{connected, run};
 use crate::failover::Pair;
 
-const LEASE: Duration = Duration::from_secs(4);
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than a busy machine stands still.
+const LEASE: Duration = Duration::from_secs(15);
+/// Of a request that is sent again.
+const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// Backends that have committed, and wait for the replica.
 const WAITING: &str = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
@@ -22,8 +24,7 @@ const END_WAITING: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
 async fn synchronous_lock(pair: &Pair) -> PostgresLock {
-    let database = Postgres::connect_with(&pair.env.url(), TableSetup::existing()).await;
-    database.expect("a database").lock().synchronous_replicas()
+    connected(&pair.env.url(), TableSetup::existing()).await.lock().synchronous_replicas()
 }
 
 async fn revision(pair: &Pair) -> i64 {
@@ -118,7 +119,7 @@ async fn the_clock_of_a_new_primary_ends_no_lease_of_the_old_one() {
         (!run(&url, passed).await.is_empty()).then_some(())
     })
     .await;
-    let look = async || lock.read("my_app", TIMEOUT).await.ok();
+    let look = async || lock.read("my_app", ATTEMPT).await.ok();
     let found = eventually("an answer of the new primary", look).await;
     let Reading::Found(record) = found else { panic!("{found:?}") };
     assert!(matches!(record.content, Content::Held(_)), "{record:?}");
