@@ -8,7 +8,8 @@ use incumbent::object_storage::Bucket;
 use incumbent_test_support::object_stores::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
 use incumbent_test_support::{HttpFault, HttpMessage, http_request, s3_error};
 
-use crate::conformance::{leads, working};
+use crate::conformance::{appears, leads, working};
+use crate::entries::is_renewed;
 use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 
 /// An account SAS with the permissions that `docs/object-storage.md` lists: to read, create and
@@ -147,16 +148,20 @@ async fn campaign_configured_by_the_environment() {
     let Ok(prefix) = std::env::var(PREFIX) else { return };
     let bucket = Bucket::from_url(&format!("az://{BUCKET}/{prefix}")).unwrap();
     let lock = bucket.max_lease(LEASE).lock();
-    let builder = incumbent::new_election("my_app", lock.clone()).lease(LEASE);
-    let only = working(builder).start().unwrap();
-    let leadership = leads(&only).await;
-    let deadline = leadership.deadline();
-    crate::conformance::soon("a renewal", leadership.renewed(deadline)).await.unwrap();
-    drop(leadership);
-    only.stop().await;
-    let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
-    let left = format!("{:?}", record.content);
-    assert!(left.contains("Released"), "{left}");
+    // A busy machine may be too slow for a renewal or the release.
+    let record = appears("a release", async || {
+        let builder = incumbent::new_election("my_app", lock.clone()).lease(LEASE);
+        let only = working(builder).start().unwrap();
+        let leadership = leads(&only).await;
+        if !is_renewed(&leadership).await {
+            return None;
+        }
+        drop(leadership);
+        only.stop().await;
+        let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
+        format!("{:?}", record.content).contains("Released").then_some(record)
+    })
+    .await;
     lock.evict("my_app", record.revision, TIMEOUT).await.unwrap();
 
     // The container is not theirs to list.

@@ -13,14 +13,12 @@ use incumbent_test_support::object_stores::{Program, StoreServer};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+pub use crate::conformance::TIMEOUT;
 use crate::conformance::{Service, working};
 pub use crate::kinds::{Azure, Gcs, Kind, S3, azure, of_go};
 
 /// The lease of the tests' elections.
 pub const LEASE: Duration = Duration::from_secs(3);
-
-/// How long one request may take.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct TestEnv<K: Kind> {
     pub server: Arc<StoreServer>,

@@ -36,7 +36,7 @@ async fn refusals_are_distinguished() {
         assert!(!error.to_string().contains('\n'), "{error}");
     }
     env.proxy.once("GET", HttpFault::Respond(s3_error("403 Forbidden", "AccessDenied", "said so")));
-    let error = lock.names(LEASE).await.unwrap_err();
+    let error = lock.names(TIMEOUT).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Denied, "a list: {error}");
     assert_eq!(env.proxy.pending_faults(), 0, "each was sent once");
     assert_eq!(env.object().await, None);
@@ -92,7 +92,8 @@ async fn only_a_lost_response_is_an_unknown_outcome() {
     assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
 
     let nobody = Gcs::bucket(1).lock();
-    let error = nobody.write("my_app", write(1)).await.unwrap_err();
+    let timeout = Duration::from_secs(5);
+    let error = nobody.write("my_app", Write { timeout, ..write(1) }).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
 }
 
@@ -138,7 +139,7 @@ async fn an_endless_response_of_a_store_is_not_kept() {
     let mut endless = HttpMessage::new("HTTP/1.1 500 Internal Server Error");
     endless.body = vec![b'x'; 9 << 20];
     env.proxy.always("GET", HttpFault::Respond(endless));
-    let error = env.bucket().lock().read("my_app", LEASE).await.unwrap_err();
+    let error = env.bucket().lock().read("my_app", TIMEOUT).await.unwrap_err();
     assert!(error.to_string().contains("length limit exceeded"), "{error}");
 }
 
@@ -150,7 +151,7 @@ async fn a_write_keeps_its_revision_with_and_without_a_version_id() {
     let revision = lock.write("my_app", write(1)).await.unwrap();
     env.proxy.always("GET", HttpFault::AddHeader("x-amz-version-id", "v1"));
     for _ in 0..2 {
-        let Reading::Found(record) = lock.read("my_app", LEASE).await.unwrap() else { panic!() };
+        let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
         assert_eq!(record.revision, revision, "{record:?}");
     }
     let renewal = Write { expected: Some(revision), ..write(2) };
@@ -186,14 +187,14 @@ async fn keys_are_not_shown_in_errors() {
 /// A leader outlives a store that is paused for less than its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_short_pause_of_the_store_costs_nothing() {
-    let lease = Duration::from_secs(12);
+    let lease = Duration::from_secs(24);
     let env = TestEnv::<S3>::alone(lease).await;
     let only = env.describe("only").renewal(Duration::from_secs(1)).start().unwrap();
     let leadership = leads(&only).await;
     let before = leadership.deadline();
     let stood = soon("a renewal", leadership.renewed(before)).await.unwrap();
     env.server.pause();
-    tokio::time::sleep(lease / 3).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     env.server.resume();
     soon("a renewal", leadership.renewed(stood)).await.unwrap();
     assert!(leadership.is_valid());

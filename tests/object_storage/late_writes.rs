@@ -4,11 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use incumbent::fence::{FenceErrorKind, FencedObject};
 use incumbent::lock::Token;
 use incumbent::object_storage::Bucket;
 use incumbent_test_support::object_stores::Program;
-use incumbent_test_support::{Worker, late_write_rounds, worker_orders, worker_says, worker_stops};
+use incumbent_test_support::{
+    Worker, eventually, late_write_rounds, worker_orders, worker_says, worker_stops,
+};
 
 use crate::env::{Azure, Gcs, Kind, LEASE, S3, TestEnv};
 
@@ -97,6 +100,15 @@ async fn worker() {
     }
 }
 
+/// The object, as it is.
+async fn read(bucket: &Bucket) -> (Token, Bytes) {
+    eventually("the object", async || match FencedObject::read(bucket, "log").await {
+        Err(error) if error.kind() == FenceErrorKind::Unavailable => None,
+        found => Some(found.unwrap().unwrap()),
+    })
+    .await
+}
+
 async fn play<K: Kind>(env: &TestEnv<K>, rounds: u64, fault_every: u64) {
     let bucket = env.bucket();
     let environment = [
@@ -136,13 +148,13 @@ async fn play<K: Kind>(env: &TestEnv<K>, rounds: u64, fault_every: u64) {
         worker.resume();
         let stored: usize = worker.next().await.parse().expect("a number");
         acknowledged.extend((0..stored).map(|number| (former, number)));
-        let (greatest, contents) = FencedObject::read(&bucket, "log").await.unwrap().unwrap();
+        let (greatest, contents) = read(&bucket).await;
         assert_eq!(greatest, Token(token), "a former leader has written");
         assert!(lines.as_bytes() == &*contents, "a former leader has written");
     }
 
     let took = began.elapsed();
-    let (_, contents) = FencedObject::read(&bucket, "log").await.unwrap().unwrap();
+    let (_, contents) = read(&bucket).await;
     let history: Vec<(u64, usize)> = std::str::from_utf8(&contents)
         .expect("lines")
         .lines()
