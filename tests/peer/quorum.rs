@@ -9,8 +9,8 @@ use incumbent_test_support::eventually;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::conformance::{any_leads, change, leading, soon, working};
-use crate::env::{Net, quick};
+use crate::conformance::{TIMEOUT, any_leads, change, leading, soon, working};
+use crate::env::{self, Net, quick};
 use crate::lossy_network::{Faults, LossyNetwork};
 use crate::node::Node;
 
@@ -90,7 +90,7 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     let began = tokio::time::Instant::now();
     let alone = [old[2].lock(), replacement.lock()];
     // For longer than it is silent at most.
-    while began.elapsed() < LEASE * 4 {
+    while began.elapsed() < env::TIMEOUT + LEASE {
         for lock in &alone {
             let read = lock.read("my_app", LEASE / 2).await;
             assert!(read.is_err(), "{read:?}");
@@ -147,7 +147,7 @@ async fn a_new_member_lists_earlier_leaders() {
     let members = [member(1), member(2)];
     let elections: Vec<_> = members.iter().map(campaign).collect();
     leader(&elections).await;
-    assert_eq!(member(3).lock().names(LEASE * 10).await.unwrap(), ["my_app"]);
+    assert_eq!(member(3).lock().names(TIMEOUT).await.unwrap(), ["my_app"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,18 +5,34 @@ use std::time::Duration;
 
 use incumbent::kubernetes::Cluster;
 use incumbent::peer::{KubernetesService, Peer, PeerSource};
-use incumbent_test_support::KubeServer;
+use incumbent_test_support::{KubeServer, eventually};
 use serde_json::{Value, json};
 
 use crate::env::{Net, follows, quick, sees};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-async fn send(cluster: &Cluster, method: &str, path: &str, object: &Value) -> Value {
+/// Makes a slice, however busy the server is.
+async fn make(cluster: &Cluster, object: &Value) {
     let body = serde_json::to_vec(object).expect("JSON");
-    let request = http::Request::builder().method(method).uri(path);
-    let request = request.header("content-type", "application/json").body(body).expect("a request");
-    cluster.client().request::<Value>(request).await.expect("an answer")
+    eventually("a slice", async || {
+        let request = http::Request::post(SLICES).header("content-type", "application/json");
+        let request = request.body(body.clone()).expect("a request");
+        match cluster.client().request::<Value>(request).await {
+            Ok(_) => Some(()),
+            // An earlier attempt has made it.
+            Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
+            Err(_) => None,
+        }
+    })
+    .await;
+}
+
+/// What a source finds, however busy the server is.
+async fn found(service: &KubernetesService) -> Vec<SocketAddr> {
+    let mut found = eventually("addresses", async || service.addresses().await.ok()).await;
+    found.sort();
+    found
 }
 
 fn slice(name: &str, service: &str, endpoints: Value) -> Value {
@@ -42,16 +58,13 @@ async fn pods_of_a_service_are_peers_while_they_do_not_end() {
         pod("10.0.0.2", json!({ "ready": false, "serving": false, "terminating": true })),
     ]);
     let second = json!([pod("10.0.0.3", json!({ "ready": false }))]);
-    send(&cluster, "POST", SLICES, &slice("app-1", "app", first)).await;
-    send(&cluster, "POST", SLICES, &slice("app-2", "app", second)).await;
-    send(&cluster, "POST", SLICES, &slice("other-1", "other", json!([pod("10.0.0.9", json!({}))])))
-        .await;
+    make(&cluster, &slice("app-1", "app", first)).await;
+    make(&cluster, &slice("app-2", "app", second)).await;
+    make(&cluster, &slice("other-1", "other", json!([pod("10.0.0.9", json!({}))]))).await;
     let service = KubernetesService::new(&cluster, "app", 12345);
-    let mut found = service.addresses().await.unwrap();
-    found.sort();
     let expected: [SocketAddr; 2] =
         ["10.0.0.1:12345".parse().unwrap(), "10.0.0.3:12345".parse().unwrap()];
-    assert_eq!(found, expected);
+    assert_eq!(found(&service).await, expected);
 
     let odd = KubernetesService::new(&cluster, "app%2Cx", 12345).addresses().await.unwrap_err();
     assert_eq!(odd.to_string(), "the pods of the Service default/app%2Cx cannot be listed");
@@ -64,7 +77,7 @@ async fn pods_of_a_service_are_peers_while_they_do_not_end() {
     let service = KubernetesService::new(&cluster, "app", 12345);
     service.addresses().await.unwrap_err();
     std::fs::write(&rotated, kubeconfig).unwrap();
-    assert_eq!(service.addresses().await.unwrap().len(), 2);
+    assert_eq!(found(&service).await.len(), 2);
 
     // A member continues without its source.
     server.kill();

@@ -41,9 +41,9 @@ async fn the_heaviest_leads_and_all_agree() {
     for (mine, theirs) in [(1.0, 2.0), (2.0, 1.0)] {
         let net = Net::new();
         // So long that all are there before the first election, two intervals after the start.
-        let slow = Duration::from_millis(1500);
+        let slow = Duration::from_secs(5);
         let peers: Vec<_> = (1..=3).map(|host| net.address(host)).collect();
-        let options = json!({ "interval": 1500, "timeout": 4500 });
+        let options = json!({ "interval": 5000, "timeout": 15_000 });
         let mut node = Node::start(net.address(1), &peers, theirs, options).await;
         let start = |host, weight| {
             net.ours(host, weight).interval(slow).timeout(slow * 3).start().expect("a start")
