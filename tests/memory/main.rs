@@ -38,7 +38,7 @@ use incumbent::{Leadership, new_election};
 struct Memory(MemoryLock);
 
 /// A lease that no term loses on a busy machine.
-const STEADY: Duration = Duration::from_secs(5);
+const STEADY: Duration = Duration::from_secs(10);
 
 impl Service for Memory {
     async fn start() -> Self {

@@ -16,9 +16,6 @@ use crate::conformance::{appears, becomes_true, change, leads, lost, sees, soon,
 use crate::drain::draining_leader;
 use crate::{STEADY, renewals_continue, without_hints};
 
-/// Moves wait for it; and a term seldom loses it on a busy machine.
-const LEASE: Duration = Duration::from_secs(3);
-
 fn candidate(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     working(new_election("my_app", lock.clone()).identity(identity))
 }
@@ -53,7 +50,7 @@ async fn stands(changes: &mut Changes<Change>, readiness: Readiness) {
 
 #[tokio::test]
 async fn an_unhealthy_leader_yields_to_a_healthy_candidate() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (disk, other_disk) = (Disk::with_space(), Disk::with_space());
     let (first, mut changes) =
         candidate(&lock, "first").check(disk.check()).start_with_changes().unwrap();
@@ -74,12 +71,12 @@ async fn an_unhealthy_leader_yields_to_a_healthy_candidate() {
     disk.fills(false);
     stands(&mut changes, Readiness::Ready).await;
     assert_eq!(first.watch().current().check_failure, None);
-    renewals_continue(&leadership, LEASE, || {}).await;
+    renewals_continue(&leadership, STEADY, || {}).await;
 }
 
 #[tokio::test]
 async fn where_all_are_unhealthy_the_leader_continues() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (disk, other_disk) = (Disk::with_space(), Disk::with_space());
     let (first, mut changes) =
         candidate(&lock, "first").check(disk.check()).start_with_changes().unwrap();
@@ -90,7 +87,7 @@ async fn where_all_are_unhealthy_the_leader_continues() {
 
     disk.fills(true);
     stands(&mut changes, Readiness::Unhealthy).await;
-    renewals_continue(&leadership, LEASE * 2, || {}).await;
+    renewals_continue(&leadership, STEADY * 2, || {}).await;
     // One that recovers is led by.
     other_disk.fills(false);
     drop(leads(&second).await);
@@ -99,7 +96,7 @@ async fn where_all_are_unhealthy_the_leader_continues() {
 
 #[tokio::test]
 async fn a_check_that_hangs_or_panics_fails() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let hangs = || async {
         std::future::pending::<()>().await;
         Ok::<(), String>(())
@@ -131,7 +128,7 @@ async fn a_check_that_hangs_or_panics_fails() {
 
 #[tokio::test]
 async fn a_candidate_of_higher_priority_is_preferred_once_it_is_ready() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let preferred = |identity: &str, priority| {
         candidate(&lock, identity).priority(priority).prefer_after(Duration::from_millis(100))
     };
@@ -165,7 +162,7 @@ async fn pause(operator: &Observer, span: Duration) {
 
 #[tokio::test]
 async fn a_pause_holds_back_preferences_and_not_operators() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let operator = observe("my_app", lock.clone()).unwrap();
     let low = candidate(&lock, "low").start().unwrap();
     let leadership = leads(&low).await;
@@ -173,7 +170,7 @@ async fn a_pause_holds_back_preferences_and_not_operators() {
     let high = candidate(&lock, "high").priority(9).prefer_after(Duration::ZERO);
     let high = high.start().unwrap();
     sees(&high, "low").await;
-    renewals_continue(&leadership, LEASE * 2, || {}).await;
+    renewals_continue(&leadership, STEADY * 2, || {}).await;
     // The leader's entry states the pause, also to one that began later.
     let agrees = async || {
         let seen = high.watch().current().paused_until_unix_ms;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use conformance::LEASE;
+use conformance::{LEASE, TIMEOUT};
 use incumbent::lock::{Lock, StoredCheckpoint};
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
@@ -124,7 +124,7 @@ fn check_recorded_runs(lock: &MemoryLock, ledger: &Ledger) {
 }
 
 async fn stored(lock: &MemoryLock) -> StoredCheckpoint {
-    let read = (lock as &dyn Lock).checkpoint("jobs", Duration::from_secs(1));
+    let read = (lock as &dyn Lock).checkpoint("jobs", TIMEOUT);
     read.await.expect("an answer").expect("one")
 }
 
@@ -177,7 +177,7 @@ async fn leadership_is_kept_until_all_runs_have_stopped() {
             if &*run.job == "short" {
                 let lock: Arc<dyn Lock> = Arc::new(lock);
                 let store = lock.checkpoints().expect("checkpoints");
-                let (name, timeout) = ("jobs", Duration::from_secs(1));
+                let (name, timeout) = ("jobs", TIMEOUT);
                 let stored = store.load(name, timeout).await.expect("an answer").expect("one");
                 let other = b"something else".to_vec();
                 store.store(name, other, Some(&stored.version), timeout).await.expect("stored");
@@ -189,7 +189,7 @@ async fn leadership_is_kept_until_all_runs_have_stopped() {
             RunEnd::CutShort
         }
     });
-    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("in time");
+    let ended = tokio::time::timeout(TIMEOUT, ended).await.expect("in time");
     let error = ended.expect_err("the records are lost");
     assert_eq!(error.kind(), ScheduleErrorKind::NoRecords);
     assert!(stopped.load(Ordering::Relaxed), "a run continues");
@@ -269,14 +269,14 @@ async fn refused_record_does_not_wait_for_the_drain() {
     let election = new_election("jobs", lock.clone()).checkpoint();
     let election = election.drain(Duration::from_secs(600)).start().expect("starts");
     let leadership = election.won().await.expect("a term");
-    let (name, timeout) = ("jobs", Duration::from_secs(1));
+    let (name, timeout) = ("jobs", TIMEOUT);
     let store = (&lock as &dyn Lock).checkpoints().expect("checkpoints");
     let stored = store.load(name, timeout).await.expect("an answer").expect("one");
     let other = b"something else".to_vec();
     store.store(name, other, Some(&stored.version), timeout).await.expect("stored");
     let jobs = Jobs::new([Job::new("yearly", "@yearly").expect("a job")]).expect("jobs");
     let run = jobs.run(&leadership, |_| std::future::ready(RunEnd::Ended(0)));
-    let ended = tokio::time::timeout(Duration::from_secs(60), run).await.expect("in time");
+    let ended = tokio::time::timeout(TIMEOUT, run).await.expect("in time");
     assert_eq!(ended.expect_err("nothing is recorded").kind(), ScheduleErrorKind::NoRecords);
     drop(leadership);
     election.stop().await;
@@ -300,7 +300,7 @@ async fn run_one(lock: &MemoryLock, end: RunEnd) -> (JobRun, StoredCheckpoint) {
             end
         }
     });
-    let loss = tokio::time::timeout(Duration::from_secs(20), run).await.expect("in time");
+    let loss = tokio::time::timeout(TIMEOUT, run).await.expect("in time");
     assert!(loss.expect("records").is_some());
     drop(leadership);
     election.stop().await;

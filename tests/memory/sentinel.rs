@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::conformance::leads;
+use crate::conformance::{TIMEOUT, leads};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -172,7 +172,7 @@ async fn a_registered_term_is_released_by_its_sentinel_alone() {
     let leadership = leads(&election).await;
     let began = sentinel.accept().await.message().await;
     let term = began.term().unwrap();
-    let limit = Duration::from_secs(5);
+    let limit = TIMEOUT;
 
     let of_another = incumbent::protocol::RegisteredTerm {
         token: incumbent::Token(term.token.0 + 1),

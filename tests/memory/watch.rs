@@ -65,7 +65,7 @@ async fn a_watch_shows_the_newest_status_and_ends_with_the_candidate() {
 
 #[tokio::test]
 async fn a_winner_that_waits_states_until_when_and_why() {
-    let wait = Duration::from_secs(2); // so long that a busy machine sees it
+    let wait = Duration::from_secs(10); // so long that a busy machine sees it
     let election = new_election("my_app", MemoryLock::with_ttl(STEADY))
         .cool_down(CoolDown::For(wait))
         .start()

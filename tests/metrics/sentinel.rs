@@ -25,7 +25,7 @@ async fn shows(snapshotter: &Snapshotter, value: f64) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it is shown");
+    tokio::time::timeout(Duration::from_secs(120), wait).await.expect("it is shown");
 }
 
 #[tokio::test]

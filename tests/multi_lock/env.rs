@@ -13,7 +13,7 @@ pub const NAME: &str = "my_app";
 /// Of a candidate whose lease is waited for: on a busy machine it may run out.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// A lease that no term loses on a busy machine.
-pub const STEADY: Duration = Duration::from_secs(5);
+pub const STEADY: Duration = Duration::from_secs(15);
 
 pub fn memory() -> MemoryLock {
     MemoryLock::with_ttl(LEASE)
