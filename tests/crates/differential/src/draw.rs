@@ -9,7 +9,7 @@ use incumbent::lock::{Mark, MoveInfo, Nonce, Release, Revision, Write, WriteId};
 use crate::store::{Deed, Rules};
 
 /// How long a request may take: so long that an answer comes however busy the machine is.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A number of an object that no wall clock will show in milliseconds for long.
 const FIRST_NUMBER: u64 = 1_000_000_000_000_000;

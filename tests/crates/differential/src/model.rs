@@ -12,7 +12,7 @@ use crate::store::{HintDelivery, Rules};
 
 /// How long after the end of its life an entry may still be there. Nothing measures how fast a
 /// store is; a store that takes longer than this never frees it.
-pub const NEVER: Duration = Duration::from_secs(30);
+pub const NEVER: Duration = Duration::from_secs(60);
 
 /// By how much two clocks of one machine may differ, and to what a store rounds.
 pub(crate) const TOLERANCE: Duration = Duration::from_millis(10);

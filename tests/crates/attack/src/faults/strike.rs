@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::net::Node;
 use super::table::{Choria, Fault, Killed, Leader, Second, Servers, Which};
 use crate::load::fleet::{Candidate, Kind};
@@ -10,7 +12,9 @@ use crate::load::server::Server;
 use crate::plans::env::{OURS, SERVERS, TestEnv};
 
 /// How long the harness waits for a leader before it can begin.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
+/// How long a process that is told to stop may take to end.
+const STOPS_WITHIN: Duration = Duration::from_secs(120);
 /// How soon after the answer of a leader that moves one of the two is killed, in milliseconds.
 const KILLED_WITHIN: u64 = 20;
 
@@ -45,15 +49,16 @@ pub async fn heal(env: &mut TestEnv) -> io::Result<()> {
     env.start_fleet()
 }
 
-/// Waits until the candidate's process has ended, for 20 s. Returns whether it has.
+/// Waits until the candidate's process has ended, for a while. Returns whether it has.
 async fn await_end(env: &mut TestEnv, index: usize) -> io::Result<bool> {
-    for _ in 0..1000 {
-        if env.fleet[index].has_ended() {
-            return Ok(true);
+    let end = Instant::now() + STOPS_WITHIN;
+    while !env.fleet[index].has_ended() {
+        if Instant::now() >= end {
+            return Ok(false);
         }
         env.pass(Duration::from_millis(20)).await?;
     }
-    Ok(false)
+    Ok(true)
 }
 
 async fn restart(env: &mut TestEnv, server: usize) -> io::Result<()> {
@@ -235,7 +240,8 @@ async fn strike_leader(env: &mut TestEnv, fault: Leader) -> io::Result<String> {
         Leader::Terminated => {
             env.fleet[leader].terminate();
             if !await_end(env, leader).await? {
-                return Err(io::Error::other(format!("{name} did not stop within 20 s")));
+                let error = format!("{name} did not stop within {STOPS_WITHIN:?}");
+                return Err(io::Error::other(error));
             }
             name
         }

@@ -151,9 +151,9 @@ impl Entry {
     /// Within how long of its healing there must be a leader: entries run out, which may take two
     /// leases where a winner waits one; servers elect theirs in 4 to 9 s, more than once if
     /// votes split, and lost packets are sent again after as long a silence as the one before.
-    /// The rest is for machines that do other things as well.
+    /// The rest is for machines that do other things as well, and stand still for half a minute.
     pub fn bound(&self, kind: Kind, lease: Duration) -> Duration {
-        let election = Duration::from_secs(if self.strikes_servers() { 60 } else { 20 });
+        let election = Duration::from_secs(if self.strikes_servers() { 180 } else { 120 });
         let foreign =
             if kind == Kind::Choria { lease * 3 / 4 + Duration::from_secs(5) } else { lease };
         lease * 2 + foreign + election

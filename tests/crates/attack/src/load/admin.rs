@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(2);
-/// How long something is tried again.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long something is tried again, also on a machine that stands still meanwhile.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// An administrator of the bucket.
 #[derive(Debug, Clone)]
@@ -144,7 +144,7 @@ impl Admin {
     }
 }
 
-/// Tries until there is an answer, for a minute.
+/// Tries until there is an answer, for three minutes.
 pub async fn insist<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> io::Result<T> {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -152,7 +152,7 @@ pub async fn insist<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) 
             return Ok(found);
         }
         if Instant::now() >= end {
-            return Err(io::Error::other(format!("waited a minute for {what}")));
+            return Err(io::Error::other(format!("waited {TIMEOUT:?} for {what}")));
         }
         sleep(Duration::from_millis(100)).await;
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use cap::Cap;
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::Lock;
-use incumbent::sql::{Postgres, TableSetup};
+use incumbent::sql::{Postgres, SqlError, SqlErrorKind, TableSetup};
 use incumbent::{Leadership, nats, new_election, new_set};
-use incumbent_test_support::CONNECT_TIMEOUT;
+use incumbent_test_support::{CONNECT_TIMEOUT, repeated};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
@@ -53,10 +53,9 @@ pub async fn work(options: Options) -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let journal = Writer::open(&options.journal, &options.identity, 1)?;
     {
-        let client = async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
-        let connection = nats::connect(options.urls.as_slice(), client).await?;
+        let client = || async_nats::ConnectOptions::new().connection_timeout(CONNECT_TIMEOUT);
         let config = nats::BucketConfig::new("SOAK").ttl(Duration::from_secs(options.lease));
-        let bucket = nats::Bucket::create_or_open(connection, config).await?;
+        let bucket = open_bucket(&options.urls, client, config).await?;
         let mut elections = Vec::new();
         for number in 0..options.elections {
             let name = format!("election-{number}");
@@ -82,7 +81,7 @@ pub async fn work(options: Options) -> Result<(), Box<dyn Error>> {
         stops.join_all().await;
     }
     // What a dropped connection leaves behind ends soon, or has leaked.
-    for _ in 0..100 {
+    for _ in 0..1200 {
         if cost().tasks == 0 {
             break;
         }
@@ -172,12 +171,25 @@ async fn work_until_drained(journal: Writer, leadership: Leadership) {
 async fn open(urls: &[String], lease: Duration) -> Result<Arc<dyn Lock>, Box<dyn Error>> {
     if let Some(url) = urls.first().filter(|url| url.starts_with("postgres:")) {
         let tables = TableSetup::create().max_lease(lease);
-        return Ok(Arc::new(Postgres::connect_with(url, tables).await?.lock()));
+        let connect = || Postgres::connect_with(url, tables);
+        let is_late = |error: &SqlError| error.kind() == SqlErrorKind::Unavailable;
+        return Ok(Arc::new(repeated(connect, is_late).await?.lock()));
     }
     // Those that the servers name are not behind this member's proxies.
     let options =
-        nats::connect_options().ignore_discovered_servers().connection_timeout(CONNECT_TIMEOUT);
-    let connection = nats::connect(urls, options).await?;
+        || nats::connect_options().ignore_discovered_servers().connection_timeout(CONNECT_TIMEOUT);
     let config = nats::BucketConfig::new("SETS").ttl(lease);
-    Ok(Arc::new(nats::Bucket::create_or_open(connection, config).await?.lock()))
+    Ok(Arc::new(open_bucket(urls, options, config).await?.lock()))
+}
+
+/// A bucket, once servers that have just been started answer in time.
+async fn open_bucket(
+    urls: &[String],
+    options: impl Fn() -> async_nats::ConnectOptions,
+    config: nats::BucketConfig,
+) -> Result<nats::Bucket, Box<dyn Error>> {
+    let connection = repeated(|| nats::connect(urls, options()), |_| true).await?;
+    let open = || nats::Bucket::create_or_open(connection.clone(), config.clone());
+    let is_late = |error: &nats::BucketError| error.kind() == nats::BucketErrorKind::Unavailable;
+    Ok(repeated(open, is_late).await?)
 }

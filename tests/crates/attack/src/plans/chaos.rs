@@ -21,7 +21,7 @@ use crate::record::journal::Event;
 /// How the directories of runs are called, before the id of their process.
 const DIRECTORY: &str = "incumbent-attack-run-";
 /// How long a new fleet may take until it has a leader.
-const FIRST: Duration = Duration::from_secs(60);
+const FIRST: Duration = Duration::from_secs(180);
 /// How many faults a fleet meets before the next fleet is started.
 const ROUND: usize = 6;
 

@@ -95,8 +95,11 @@ impl Store {
 
 /// A sign of life that is older is none of now.
 const FRESH: Duration = Duration::from_millis(500);
-/// How much longer a busy machine may take until every shard is led.
-const ROOM: Duration = Duration::from_secs(10);
+/// How much longer than a few leases what must come may take, also on a machine that stands still
+/// meanwhile.
+const ROOM: Duration = Duration::from_secs(120);
+/// How much longer than a few leases it may take after a fault until every shard is led.
+const FAULT_ROOM: Duration = Duration::from_secs(10);
 /// How often the journal is read.
 const STEP: Duration = Duration::from_millis(100);
 
@@ -155,7 +158,7 @@ impl Run<'_> {
 
     /// Each kind of fault at least once, however short the soak.
     async fn attack(&mut self) -> io::Result<()> {
-        self.settle("the start", Duration::from_secs(60)).await?;
+        self.settle("the start", ROOM).await?;
         let wanted = Duration::from_secs_f64(self.options.minutes * 60.0);
         let mut due = FaultKind::ALL.to_vec();
         self.random.shuffle(&mut due);
@@ -169,7 +172,7 @@ impl Run<'_> {
                 let kind = self.choose(&mut due);
                 what = format!("{what}, {}", self.strike(kind).await?);
             }
-            self.settle(&what, ROOM).await?;
+            self.settle(&what, FAULT_ROOM).await?;
         }
         Ok(())
     }
@@ -217,9 +220,9 @@ impl Run<'_> {
         })
     }
 
-    /// Waits until every shard is led and the set is even, and watches it for a while. `room`: for
-    /// a machine that is busy.
-    async fn settle(&mut self, after: &str, room: Duration) -> io::Result<()> {
+    /// Waits until every shard is led, for `room` longer than it should take, and the set is even,
+    /// and watches it for a while. Returns how uneven it then is.
+    async fn settle(&mut self, after: &str, room: Duration) -> io::Result<usize> {
         let (shards, quiet) = (self.options.shards, Duration::from_secs(self.options.quiet));
         self.watch(FRESH + STEP, |_, _| false).await?; // what was before counts no more
         let bound = self.lease() * 5 + room; // a lease and a cool-down
@@ -230,26 +233,26 @@ impl Run<'_> {
             }
             None => self.odd(&format!("not every shard is led {bound:?} after: {after}")),
         }
-        let stop = self.lease() * 5 + Duration::from_secs(20);
+        let stop = self.lease() * 5 + ROOM;
         if self.watch(stop, |_, members| !members.is_disturbed()).await?.is_none() {
             self.odd(&format!("a member has not stopped {stop:?} after: {after}"));
         }
-        let bound = self.lease() * 20 + Duration::from_secs(60);
+        let bound = self.lease() * 20 + ROOM;
         let began = Instant::now();
         let mut since: Option<Instant> = None;
-        let even = loop {
+        let (even, imbalance) = loop {
             self.watch(STEP, |_, _| false).await?;
             let sample = self.now();
             if sample.led == shards && sample.imbalance <= 1 {
                 let since = *since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= quiet {
-                    break Some(since - began);
+                    break (Some(since - began), sample.imbalance);
                 }
             } else if since.take().is_some() {
                 self.relapses += 1;
             }
             if began.elapsed() >= bound + quiet {
-                break None;
+                break (None, sample.imbalance);
             }
         };
         match even {
@@ -267,7 +270,7 @@ impl Run<'_> {
             seconds(even),
             self.members.count(),
         );
-        Ok(())
+        Ok(imbalance)
     }
 
     fn odd(&mut self, what: &str) {
@@ -283,7 +286,7 @@ impl Run<'_> {
     ) -> io::Result<Option<Duration>> {
         let began = Instant::now();
         loop {
-            self.members.advance(Duration::from_secs(20) + self.lease() * 5);
+            self.members.advance(ROOM + self.lease() * 5);
             self.members.glance()?;
             let sample = self.now();
             if self.samples.last().is_none_or(|last| sample.seconds >= last.seconds + 1.0) {
@@ -313,13 +316,12 @@ impl Run<'_> {
     }
 
     async fn finish(mut self) -> io::Result<ExitCode> {
-        self.settle("the end", ROOM).await?;
-        let last_imbalance = self.now().imbalance;
+        let last_imbalance = self.settle("the end", FAULT_ROOM).await?;
         if last_imbalance > 1 {
             self.odd("the set is not even at the end");
         }
         self.members.stop_all();
-        let within = Duration::from_secs(30) + self.lease() * 5;
+        let within = ROOM + self.lease() * 6; // longer than a member may take
         self.watch(within, |_, members| !members.is_disturbed()).await?;
         self.members.glance()?;
         self.faults.append(&mut self.members.odd);

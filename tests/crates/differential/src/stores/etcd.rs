@@ -86,7 +86,12 @@ impl Store for Etcd {
             if upheaval == Upheaval::Crashed {
                 return self.cluster.kill(0);
             }
-            self.cluster.ctl(&["del", &format!("{PREFIX}/"), "--prefix"]).await;
+            eventually("no keys", async || {
+                let mut command = self.cluster.ctl_command();
+                command.args(["del", &format!("{PREFIX}/"), "--prefix"]);
+                command.output().await.ok()?.status.success().then_some(())
+            })
+            .await;
         }
         .boxed_local()
     }

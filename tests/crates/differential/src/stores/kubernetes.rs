@@ -81,19 +81,26 @@ impl Admin {
         self.send("POST", path, "application/json", object).await
     }
 
+    /// Makes an object, however busy the server is.
+    async fn make(&self, path: &str, object: &Value) {
+        // Refused: an earlier attempt has made it.
+        let made = async || matches!(self.post(path, object).await, Ok(_) | Err(409)).then_some(());
+        eventually(path, made).await;
+    }
+
     async fn grant(&self) {
         let rule = json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
             "verbs": ["get", "update", "watch", "create"] });
         let metadata = json!({ "name": USER });
         let role = json!({ "metadata": metadata, "rules": [rule] });
-        self.post(&format!("{RIGHTS}/roles"), &role).await.expect("a role");
+        self.make(&format!("{RIGHTS}/roles"), &role).await;
         let group = "rbac.authorization.k8s.io";
         let binding = json!({
             "metadata": metadata,
             "roleRef": { "apiGroup": group, "kind": "Role", "name": USER },
             "subjects": [{ "apiGroup": group, "kind": "User", "name": USER }],
         });
-        self.post(&format!("{RIGHTS}/rolebindings"), &binding).await.expect("a binding");
+        self.make(&format!("{RIGHTS}/rolebindings"), &binding).await;
     }
 
     /// Writes to a Lease, which is made where there is none if there may be one.
@@ -172,8 +179,11 @@ impl Store for Kubernetes {
             if upheaval == Upheaval::Crashed {
                 return self.server.kill();
             }
-            let deleted = self.admin.send("DELETE", LEASES, "application/json", &Value::Null).await;
-            deleted.expect("no Leases");
+            eventually("no Leases", async || {
+                let json = "application/json";
+                self.admin.send("DELETE", LEASES, json, &Value::Null).await.ok()
+            })
+            .await;
         }
         .boxed_local()
     }

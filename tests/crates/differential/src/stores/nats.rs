@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, HeaderMap};
+use async_nats::{Client, HeaderMap, RequestErrorKind};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision};
 use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
 use incumbent_sim::Retention;
-use incumbent_test_support::{CONNECT_TIMEOUT, Cluster, Server, Version, eventually};
+use incumbent_test_support::{Cluster, Server, Version, client_options, connected, eventually};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::store::{Deed, Rules, Store, Upheaval};
 
@@ -17,6 +18,9 @@ use crate::store::{Deed, Rules, Store, Upheaval};
 const TTL: Duration = Duration::from_secs(2);
 
 const BUCKET: &str = "B";
+
+/// Of a request that is sent again.
+const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// A bucket, as this library makes one.
 #[derive(Debug)]
@@ -45,16 +49,15 @@ impl Nats {
             Servers::One(server) => vec![server.url()],
             Servers::Three(cluster) => cluster.urls(),
         };
-        let options = || {
-            async_nats::ConnectOptions::new()
-                .connection_timeout(CONNECT_TIMEOUT)
-                .reconnect_delay_callback(|_| Duration::from_millis(20))
-        };
-        let client = options().connect(urls.clone()).await.expect("a connection");
+        let options = || client_options().reconnect_delay_callback(|_| Duration::from_millis(20));
+        let client = connected(|| options().connect(urls.clone())).await;
         make(&client, replicated).await;
         // Who has not made the bucket does not know that it is new.
-        let connection = nats::connect(urls, options()).await.expect("a connection");
-        let bucket = Bucket::open(connection, BUCKET).await.expect("the bucket just made");
+        let connection = connected(|| nats::connect(urls.clone(), options())).await;
+        let bucket = eventually("the bucket just made", async || {
+            Bucket::open(connection.clone(), BUCKET).await.ok()
+        })
+        .await;
         let started = Self { version, servers, client, lock: bucket.lock() };
         started.takes_writes().await;
         started
@@ -64,16 +67,13 @@ impl Nats {
     /// has no responder to their subjects until it has learned of the stream.
     async fn takes_writes(&self) {
         let refused = async || {
-            let refused = self.lock.evict("probe", Revision(1), Duration::from_secs(1)).await;
-            let is_stored = self.commit("probe", Deed::Purge, None).await.is_ok();
+            let refused = self.lock.evict("probe", Revision(1), ATTEMPT).await;
+            let stored = timeout(ATTEMPT, self.commit("probe", Deed::Purge, None)).await;
+            let is_stored = stored.is_ok_and(|stored| stored.is_ok());
             let is_refused = refused.is_err_and(|error| error.kind() == LockErrorKind::Conflict);
             (is_refused && is_stored).then_some(())
         };
         eventually("writes reach the bucket", refused).await;
-    }
-
-    async fn api(&self, verb: &str, body: Value) -> Value {
-        api(&self.client, verb, body).await.expect("an answer of JetStream")
     }
 }
 
@@ -134,20 +134,22 @@ impl Store for Nats {
         async move {
             if deed == Deed::Vanish {
                 let purge = json!({ "filter": subject });
-                let answer = self.api(&format!("STREAM.PURGE.KV_{BUCKET}"), purge).await;
-                return match answer["error"].is_null() {
-                    true => Ok(None),
-                    false => Err(LockErrorKind::Unavailable),
+                let verb = format!("STREAM.PURGE.KV_{BUCKET}");
+                return match api(&self.client, &verb, purge).await {
+                    Some(answer) if answer["error"].is_null() => Ok(None),
+                    Some(_) => Err(LockErrorKind::Unavailable),
+                    None => Err(LockErrorKind::OutcomeUnknown),
                 };
             }
             let value = match deed {
                 Deed::Delete | Deed::Purge => "",
                 _ => "junk",
             };
-            let Ok(answer) = self.client.request_with_headers(subject, headers, value.into()).await
-            else {
-                return Err(LockErrorKind::Unavailable);
-            };
+            let asked = self.client.request_with_headers(subject, headers, value.into()).await;
+            let answer = asked.map_err(|error| match error.kind() {
+                RequestErrorKind::TimedOut => LockErrorKind::OutcomeUnknown,
+                _ => LockErrorKind::Unavailable,
+            })?;
             let answer: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
             match answer["error"]["err_code"].as_u64() {
                 None => Ok(answer["seq"].as_u64().map(Revision)),
@@ -170,7 +172,9 @@ impl Store for Nats {
             match (&self.servers, upheaval) {
                 (Servers::One(server), Upheaval::Killed) => server.stop().await,
                 _ => {
-                    self.api(&format!("STREAM.DELETE.KV_{BUCKET}"), json!({})).await;
+                    let verb = format!("STREAM.DELETE.KV_{BUCKET}");
+                    let deleted = async || api(&self.client, &verb, json!({})).await;
+                    eventually("no bucket", deleted).await;
                 }
             }
         }
@@ -183,10 +187,11 @@ impl Store for Nats {
                 (Servers::One(server), Upheaval::Killed) => {
                     server.start_again().await;
                     let info = format!("STREAM.INFO.KV_{BUCKET}");
-                    let there = async || api(&self.client, &info, json!({})).await;
-                    eventually("the server", there).await;
+                    let there =
+                        async || timeout(ATTEMPT, api(&self.client, &info, json!({}))).await;
+                    eventually("the server", async || there().await.ok().flatten()).await;
                     // The lock has a connection of its own.
-                    let reads = async || self.lock.read("e0", Duration::from_secs(1)).await.ok();
+                    let reads = async || self.lock.read("e0", ATTEMPT).await.ok();
                     eventually("the lock", reads).await;
                 }
                 (servers, _) => {

@@ -7,10 +7,11 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::sql::{self, PostgresLock, TableSetup};
 use incumbent_sim::Retention;
-use incumbent_test_support::PostgresServer;
+use incumbent_test_support::{PostgresServer, eventually};
 use sqlx::postgres::{PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
+use crate::draw::TIMEOUT;
 use crate::store::{Deed, HintDelivery, Rules, Store, Upheaval};
 
 /// The longest lease.
@@ -33,7 +34,8 @@ impl Postgres {
         let server = PostgresServer::start(&[]).await;
         let url = server.url("postgres");
         make(&url).await;
-        let admin = PgPoolOptions::new().max_connections(4).connect(&url).await;
+        let admin = PgPoolOptions::new().max_connections(4).acquire_timeout(TIMEOUT);
+        let admin = admin.connect(&url).await;
         let admin = admin.expect("a connection");
         let (lock, listener) = (open(&url).await, open(&url).await);
         Self { server, admin, lock, listener }
@@ -46,15 +48,13 @@ impl Postgres {
 
 async fn make(url: &str) {
     let tables = TableSetup::create().max_lease(TTL);
-    sql::Postgres::connect_with(url, tables).await.expect("tables");
+    eventually("tables", async || sql::Postgres::connect_with(url, tables).await.ok()).await;
 }
 
 /// Who has not made the tables does not know that they are new.
 async fn open(url: &str) -> PostgresLock {
-    sql::Postgres::connect_with(url, TableSetup::existing())
-        .await
-        .expect("the tables just made")
-        .lock()
+    let open = async || sql::Postgres::connect_with(url, TableSetup::existing()).await.ok();
+    eventually("the tables just made", open).await.lock()
 }
 
 impl Store for Postgres {

@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::sql::{self, SqliteLock, TableSetup};
 use incumbent_sim::Retention;
+use incumbent_test_support::eventually;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlitePool};
 use tempfile::TempDir;
@@ -42,7 +43,7 @@ impl Sqlite {
     /// changed.
     async fn run(&self, statement: &str) -> Result<u64, sqlx::Error> {
         let options = SqliteConnectOptions::new().filename(path(&self.directory));
-        let pool = SqlitePoolOptions::new().max_connections(1);
+        let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(TIMEOUT);
         let pool: SqlitePool = pool.connect_with(options.busy_timeout(TIMEOUT)).await?;
         let done = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&pool).await;
         pool.close().await;
@@ -56,12 +57,13 @@ fn path(directory: &TempDir) -> PathBuf {
 
 async fn make(path: &Path) {
     let tables = TableSetup::create().max_lease(TTL);
-    sql::Sqlite::open_with(path, tables).await.expect("a file");
+    eventually("a file", async || sql::Sqlite::open_with(path, tables).await.ok()).await;
 }
 
 /// Who has not made the file does not know that it is new.
 async fn open(path: &Path) -> SqliteLock {
-    sql::Sqlite::open_with(path, TableSetup::existing()).await.expect("the file just made").lock()
+    let open = async || sql::Sqlite::open_with(path, TableSetup::existing()).await.ok();
+    eventually("the file just made", open).await.lock()
 }
 
 impl Store for Sqlite {
