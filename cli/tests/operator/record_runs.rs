@@ -11,16 +11,16 @@ use crate::shell::{BUCKET, Running, Shell};
 
 const EVERY_SECOND: &[&str] = &["--schedule", "* * * * * *"];
 
-/// A host that runs a job each second. A machine that stands still for 10 s does not end its term.
+/// A host that runs a job each second. A machine that stands still for 5 s does not end its term.
 fn cron(shell: &Shell, identity: &str, more: &[&str], script: &str) -> Running {
-    let flags = ["cron", "my_app", "--identity", identity, "--lease", "24s"];
+    let flags = ["cron", "my_app", "--identity", identity, "--lease", "12s"];
     shell.start(&[&flags[..], EVERY_SECOND, more, &["--", "/bin/sh", "-c", script]].concat())
 }
 
 /// A server with a bucket.
 async fn serving() -> (Server, Shell) {
     let (server, shell) = Shell::serving().await;
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "24s", "-q"]);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "12s", "-q"]);
     (server, shell)
 }
 
@@ -54,7 +54,7 @@ fn assert_whole(lines: &[Value]) {
 #[tokio::test]
 async fn runs_are_recorded_with_their_hosts_and_exit_codes() {
     let (_server, admin, observer) = Shell::with_observer(&[]).await;
-    admin.out(&["kv", "add", "B", "--election", "--ttl", "20s", "-q"]);
+    admin.out(&["kv", "add", "B", "--election", "--ttl", "12s", "-q"]);
     let bucket = ["--bucket", "B"];
     let first = cron(&admin, "first", &bucket, "exit 3");
     let recorder = record(&observer, &[&bucket[..], &["--runs"]].concat());

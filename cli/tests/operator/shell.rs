@@ -26,7 +26,7 @@ fn request_timeout(args: &[&str]) -> Option<&'static str> {
         ["kv", "watch", ..] => Some("1h"), // this ends the watch, too
         ["election", "file", ..] => None,
         ["doctor" | "election" | "kv" | "leader" | "record" | "top" | "ui", ..]
-        | ["set", "info", ..] => Some("1m"),
+        | ["set", "info", ..] => Some("50s"),
         _ => None,
     }
 }
@@ -227,7 +227,7 @@ impl Shell {
     pub fn refusal(&self, args: &[&str]) -> (String, i32) {
         let mut program = self.command(args);
         if !self.variables.iter().any(|(name, _)| name == REQUESTS) {
-            program.env(REQUESTS, request_timeout(args).unwrap_or("1m"));
+            program.env(REQUESTS, request_timeout(args).unwrap_or("50s"));
         }
         let output = self.run_program(&program, args);
         assert_eq!(output.stdout, "", "{output:?}");
@@ -357,7 +357,14 @@ impl Running {
 
     /// Waits for the end. Returns the exit code.
     pub fn wait(mut self) -> Option<i32> {
-        self.child.wait().expect("an end").code()
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("its state") {
+                return status.code();
+            }
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub fn signal(&self, signal: &str) {

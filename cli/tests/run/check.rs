@@ -158,7 +158,7 @@ async fn no_check_outlives_its_campaign() {
 
 #[tokio::test]
 async fn check_outlives_a_term() {
-    let env = TestEnv::calm().await;
+    let env = TestEnv::start().await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("groups"), directory.path().join("done"));
     let check = format!(

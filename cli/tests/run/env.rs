@@ -26,7 +26,7 @@ pub const CALM: Duration = Duration::from_secs(30);
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// The variable of `--timeout`, and a value, for commands that set up or observe: a busy machine
 /// may stand still for half a minute. Candidates do without: so they try until the lock is reached.
-pub const REQUESTS: (&str, &str) = ("INCUMBENT_TIMEOUT", "1m");
+pub const REQUESTS: (&str, &str) = ("INCUMBENT_TIMEOUT", "50s");
 /// Environment variable that identifies all processes that a candidate started.
 const MARK: &str = "INCUMBENT_TEST_MARK";
 

@@ -56,8 +56,8 @@ async fn answer_comes_when_the_leader_changes() {
         let line = metrics.lines().find(|line| line.starts_with(count))?;
         line.rsplit(' ').next()?.parse::<u64>().ok()
     };
-    let before = renewals();
-    eventually("a renewal", async || renewals().filter(|now| Some(*now) > before)).await;
+    let before = eventually("the metric", async || renewals()).await;
+    eventually("a renewal", async || renewals().filter(|now| *now > before)).await;
     assert!(!by_token.is_finished() && !by_change.is_finished());
 
     run.signal(Signal::TERM);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::env::{BUCKET, Candidate, TestEnv, incumbent, operator};
 use crate::listening::{Listening, wait_for_socket};
-use crate::setup::won;
+use crate::setup::{counts, won};
 
 /// The lines about the sentinel.
 fn findings(command: &mut Command) -> Vec<String> {
@@ -38,13 +38,9 @@ async fn sentinel_is_checked_if_one_is_given() {
     let mut listening = Listening::start(&env).await;
     let _leader = listening.leader(&env, "my_app", 1).await;
     let line = "ok       sentinel    responds; processes: 1, terms: 1";
-    let by_flag = async || (doctor_of(&env, &listening.path) == line).then_some(());
-    eventually("its lock responds in time", by_flag).await;
-    let by_variable = async || {
-        let found = findings(doctor(&env).env("INCUMBENT_SENTINEL", &listening.path));
-        (found == [line]).then_some(())
-    };
-    eventually("its lock responds in time", by_variable).await;
+    counts(listening.address()).await; // its lock responds
+    assert_eq!(doctor_of(&env, &listening.path), line);
+    assert_eq!(findings(doctor(&env).env("INCUMBENT_SENTINEL", &listening.path)), [line]);
     listening.sentinel.signal(Signal::TERM);
     listening.sentinel.exit().await;
     let line = doctor_of(&env, &listening.path);

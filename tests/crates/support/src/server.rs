@@ -42,7 +42,9 @@ pub async fn connected<T, F>(attempt: impl Fn() -> F) -> T
 where
     F: Future<Output = Result<T, ConnectError>>,
 {
-    let is_late = |error: &ConnectError| error.kind() != ConnectErrorKind::AuthorizationViolation;
+    let is_late = |error: &ConnectError| {
+        matches!(error.kind(), ConnectErrorKind::TimedOut | ConnectErrorKind::Io)
+    };
     repeated(attempt, is_late).await.expect("a connection")
 }
 
