@@ -51,13 +51,16 @@ import json, sys
 targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
 print(*sorted({target["name"] for target in targets if "test" in target["kind"]} - set(sys.argv[1:])))
 ' "${quick[@]}" "${busy[@]}" nats run sql operator sentinel schedules upgrade)
+    # Clusters keep the cores busier: fewer of them at once.
+    clusters=$tests
+    tests="RUST_TEST_THREADS=8 $tests"
     steps=()
     for target in $targets; do
         steps+=("$tests --test $target")
     done
     exec scripts/parts.sh \
         "${steps[@]}" \
-        "$tests --test nats -- $older_servers $several_servers" \
+        "$clusters --test nats -- $older_servers $several_servers" \
         "$tests --test run -- postgres" \
         "$tests --test sql --$(skip "$sqlite")" \
         "$tests --test operator -- $older_servers $several_servers $other_locks $browser" \
