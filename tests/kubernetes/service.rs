@@ -357,20 +357,37 @@ async fn a_request_without_an_answer_is_sent_again() {
         let relay = Relay::start(env.env.admin.clone(), "nobody").await;
         let cluster = behind_cluster(&relay, &env).await;
         let (mut service, mut pod) = (follower(&cluster, "p1"), marked(cluster, "p1"));
-        relay.set(lost);
-        answered(async || service.check().await).await.unwrap();
+        // Each attempt loses an answer, so that none succeeds but by a request that is sent again.
+        answered(async || {
+            relay.set(lost);
+            service.check().await
+        })
+        .await
+        .unwrap();
         relay.set(lost);
         service.direct(Token(5), far()).await.unwrap();
         relay.set(lost);
         pod.direct(Token(5), far()).await.unwrap();
         assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5), "{lost:?}");
         assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")), "{lost:?}");
-        relay.set(lost);
-        answered(async || service.check().await).await.unwrap();
-        relay.set(lost);
-        answered(async || service.withdraw().await).await.unwrap();
-        relay.set(lost);
-        answered(async || pod.withdraw().await).await.unwrap();
+        answered(async || {
+            relay.set(lost);
+            service.check().await
+        })
+        .await
+        .unwrap();
+        answered(async || {
+            relay.set(lost);
+            service.withdraw().await
+        })
+        .await
+        .unwrap();
+        answered(async || {
+            relay.set(lost);
+            pod.withdraw().await
+        })
+        .await
+        .unwrap();
         assert_eq!(env.directs().await, (vec![], 5), "{lost:?}");
         assert_eq!(marks(&env.read_pod("p1").await), (None, None), "{lost:?}");
     }

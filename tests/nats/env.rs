@@ -41,7 +41,7 @@ where
     let (context, stream) = (jetstream_on(client.clone()), format!("KV_{name}"));
     let attempt = || async {
         let bucket = create().await;
-        if bucket.is_err() {
+        if bucket.as_ref().is_err_and(|error| error.kind() == BucketErrorKind::Unavailable) {
             let _ = context.delete_stream(&stream).await; // an error: there is none
         }
         bucket

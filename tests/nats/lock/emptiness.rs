@@ -29,7 +29,7 @@ on_versions!(
 );
 async fn a_new_bucket_is_known_to_be_fresh_and_others_after_a_lease(version: Version) {
     // A busy machine takes long to open it, too.
-    let config = brief().ttl(TTL / 2);
+    let config = brief().ttl(Duration::from_secs(15));
     let server = Server::builder().version(version).start().await;
     let maker = new_bucket(&server, config.clone()).await.lock();
     let opener = bucket_like(&server, config).await.lock();

@@ -57,6 +57,7 @@ async fn an_entry_lives_no_longer_than_the_bucket_keeps_it(version: Version) {
     let lock = bucket_like(&server, BucketConfig::new("B").ttl(SHORT)).await.lock();
     let never = HeaderMap::from_iter([("Nats-TTL".parse().unwrap(), "never".parse().unwrap())]);
     client.publish_with_headers("$KV.B.never", never, "x".into()).await.unwrap();
+    client.flush().await.unwrap();
     lock.write("a", living(asked, entry(1, 1, None))).await.unwrap();
     let (_, entry) = held(&lock, "a").await;
     assert!(entry.ttl < SHORT + SECOND * 2, "{version}: {:?}", entry.ttl);
