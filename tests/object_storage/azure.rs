@@ -8,8 +8,7 @@ use incumbent::object_storage::Bucket;
 use incumbent_test_support::object_stores::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};
 use incumbent_test_support::{HttpFault, HttpMessage, http_request, s3_error};
 
-use crate::conformance::{appears, leads, working};
-use crate::entries::is_renewed;
+use crate::conformance::{appears, is_renewed, leads, working};
 use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 
 /// An account SAS with the permissions that `docs/object-storage.md` lists: to read, create and

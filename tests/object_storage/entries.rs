@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::Cause;
 use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind, Nonce, Reading, Release, Write};
-use incumbent::{Cause, Leadership};
 use incumbent_test_support::eventually;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::time::Instant;
 
-use crate::conformance::{Process, becomes_true, leads, lost, soon, won};
+use crate::conformance::{Process, becomes_true, is_renewed, leads, lost, soon, won};
 use crate::env::{Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, write};
 
 /// A write, a renewal and a release name what they replace, so that a later write of another stays.
@@ -180,14 +180,9 @@ async fn writes_have_their_own_content() -> bool {
     for _ in 0..2 {
         let only = env.campaign("only");
         let mut leadership = leads(&only).await;
-        let mut deadline = leadership.deadline();
         for _ in 0..2 {
-            match soon("a renewal", leadership.renewed(deadline)).await {
-                Ok(renewed) => deadline = renewed,
-                Err(loss) => {
-                    assert!(matches!(loss.cause, Cause::Expired { .. }), "{loss}");
-                    return false;
-                }
+            if !is_renewed(&leadership).await {
+                return false;
             }
             leadership = leads(&only).await;
             changes += 1;
@@ -231,17 +226,6 @@ async fn leaves_its_successor_alone() -> bool {
     soon("the loss", old.ended()).await;
     assert!(leadership.token() > old.token());
     is_renewed(&leadership).await
-}
-
-/// Waits until a term is renewed. False: it expired before, as it may on a busy machine.
-pub async fn is_renewed(leadership: &Leadership) -> bool {
-    match soon("a renewal", leadership.renewed(leadership.deadline())).await {
-        Ok(_) => true,
-        Err(loss) => {
-            assert!(matches!(loss.cause, Cause::Expired { .. }), "{loss}");
-            false
-        }
-    }
 }
 
 /// An operator's eviction is distinguished from a release, and the next leader waits until the

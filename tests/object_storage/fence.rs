@@ -27,7 +27,8 @@ async fn settles(play: impl AsyncFn() -> Result<(), FenceError>) {
     .await;
 }
 
-fn is_passing(error: &FenceError) -> bool {
+/// Whether a request may fail so on a busy machine, and be sent again.
+pub fn is_passing(error: &FenceError) -> bool {
     matches!(error.kind(), FenceErrorKind::Unavailable | FenceErrorKind::OutcomeUnknown)
 }
 

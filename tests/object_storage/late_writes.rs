@@ -14,6 +14,7 @@ use incumbent_test_support::{
 };
 
 use crate::env::{Azure, Gcs, Kind, LEASE, S3, TestEnv};
+use crate::fence::is_passing;
 
 const PORT: &str = "INCUMBENT_TEST_PORT";
 const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
@@ -39,10 +40,8 @@ impl Log {
                     let lines = String::from_utf8(before.to_vec()).expect("lines");
                     return Self { object, token, lines };
                 }
-                Err(error) => match error.kind() {
-                    FenceErrorKind::Unavailable | FenceErrorKind::OutcomeUnknown => pause().await,
-                    _ => panic!("{error}"),
-                },
+                Err(error) if is_passing(&error) => pause().await,
+                Err(error) => panic!("{error}"),
             }
         }
     }
@@ -56,11 +55,11 @@ impl Log {
                     self.lines = lines;
                     return true;
                 }
+                Err(error) if is_passing(&error) => pause().await,
                 Err(error) => match error.kind() {
                     FenceErrorKind::Stale { greatest } if greatest > Token(self.token) => {
                         return false;
                     }
-                    FenceErrorKind::OutcomeUnknown | FenceErrorKind::Unavailable => pause().await,
                     _ => panic!("{error}"),
                 },
             }

@@ -15,8 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::conformance::{Process, Service, becomes_true, leads, sees, soon};
-use crate::entries::is_renewed;
+use crate::conformance::{Process, Service, becomes_true, is_renewed, leads, sees, soon};
 use crate::env::{Fields, Gcs, LEASE, TestEnv, unix_ms};
 
 struct Peer {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use incumbent::lock::Lock;
 use incumbent::sql::{Postgres, PostgresLock, SqlError, SqlErrorKind, TableSetup};
 use incumbent::{Election, new_election};
-use incumbent_test_support::{PostgresServer, eventually};
+use incumbent_test_support::{PostgresServer, eventually, repeated};
 use sqlx::postgres::{PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
 
-use crate::conformance::{Service, TIMEOUT, appears, soon, working};
+use crate::conformance::{Service, TIMEOUT, working};
 
 const FILE: &str = include_str!("../../deploy/postgres.sql");
 
@@ -116,30 +116,24 @@ impl TestEnv {
     }
 }
 
-/// Connects, again while the server is too busy to answer in time.
-pub async fn connected(url: &str, tables: TableSetup) -> Postgres {
-    soon("a database", async {
-        loop {
-            match Postgres::connect_with(url, tables).await {
-                Err(error) if error.kind() == SqlErrorKind::Unavailable => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                connected => return connected.expect("a database"),
-            }
-        }
-    })
-    .await
+/// Whether a database or a file cannot be reached, as on a busy machine.
+pub fn is_unavailable(error: &SqlError) -> bool {
+    error.kind() == SqlErrorKind::Unavailable
 }
 
-/// Why a database is refused: for more than that the server was too busy to answer in time.
-pub async fn refused(url: &str, tables: TableSetup) -> SqlError {
-    appears("a refusal", async || {
-        let error = Postgres::connect_with(url, tables).await.expect_err("a refusal");
-        let is_late = error.kind() == SqlErrorKind::Unavailable
-            && !error.to_string().ends_with("elections are held on the primary");
-        (!is_late).then_some(error)
-    })
-    .await
+/// Connects, again while the server is too busy to answer in time.
+pub async fn connected(url: &str, tables: TableSetup) -> Postgres {
+    let connect = || Postgres::connect_with(url, tables);
+    repeated(connect, is_unavailable).await.expect("a database")
+}
+
+/// What connecting leads to, however long the server takes: a limit ends the error, "… in 10s".
+pub async fn answer(url: &str, tables: TableSetup) -> Result<Postgres, SqlError> {
+    let is_late = |error: &SqlError| {
+        let told = error.to_string();
+        told.rsplit_once(" in ").is_some_and(|(_, time)| time.starts_with(char::is_numeric))
+    };
+    repeated(|| Postgres::connect_with(url, tables), is_late).await
 }
 
 /// For a pool that waits for a busy server.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Lock, LockErrorKind, Write};
-use incumbent::sql::{SqlErrorKind, Sqlite, SqliteLock, TableSetup};
+use incumbent::sql::{Sqlite, SqliteLock, TableSetup};
 use incumbent::{Election, new_election};
-use incumbent_test_support::{FreezableDisk, eventually};
+use incumbent_test_support::{FreezableDisk, eventually, repeated};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tempfile::TempDir;
 
-use crate::conformance::{LEASE, Service, TIMEOUT, first_write, soon, working};
-use crate::env::{ROW, deletion_of, takeover_of};
+use crate::conformance::{LEASE, Service, TIMEOUT, first_write, working};
+use crate::env::{ROW, deletion_of, is_unavailable, takeover_of};
 
 pub struct FileEnv {
     pub directory: TempDir,
@@ -64,17 +64,7 @@ impl FileEnv {
 
 /// Opens a file, again while its disk is too busy to do it in time.
 pub async fn opened(path: &Path, tables: TableSetup) -> Sqlite {
-    soon("a file", async {
-        loop {
-            match Sqlite::open_with(path, tables).await {
-                Err(error) if error.kind() == SqlErrorKind::Unavailable => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                opened => return opened.expect("a file"),
-            }
-        }
-    })
-    .await
+    repeated(|| Sqlite::open_with(path, tables), is_unavailable).await.expect("a file")
 }
 
 impl Service for FileEnv {

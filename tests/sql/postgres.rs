@@ -12,8 +12,8 @@ use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
-use crate::conformance::{TIMEOUT, appears, becomes_true, frees, leads, lost, sees, soon, won};
-use crate::env::{TestEnv, connected, pool_options, refused, run};
+use crate::conformance::{TIMEOUT, becomes_true, frees, is_renewed, leads, lost, sees, soon, won};
+use crate::env::{TestEnv, answer, connected, pool_options, run};
 
 const LEASE: Duration = Duration::from_secs(3);
 /// For terms that have to continue on a busy machine.
@@ -43,9 +43,7 @@ async fn row_shows_the_leader() -> bool {
     assert_eq!(row.get::<Option<&str>, _>("holder"), Some("first"));
     assert_eq!(row.get::<i32, _>("transitions"), 0);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
-    let before = leadership.deadline();
-    if let Err(loss) = soon("a renewal", leadership.renewed(before)).await {
-        assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
+    if !is_renewed(&leadership).await {
         return false;
     }
     if !frees(&env, &first, leadership).await {
@@ -194,7 +192,7 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
     let pool = options.connect(&env.url()).await.unwrap();
     let tables = TableSetup::create().max_lease(STEADY);
     let open = async || Postgres::open_with(pool.clone(), tables).await.ok();
-    let database = appears("the tables", open);
+    let database = eventually("the tables", open);
     let election = env.campaign_every(RENEWAL, "pooled", database.await.lock());
     let leadership = leads(&election).await;
     for _ in 0..6 {
@@ -232,7 +230,7 @@ async fn the_least_rights_are_enough() {
     let role = env.candidate();
     env.admin(&format!("CREATE ROLE {role} LOGIN")).await;
     let url = env.server.url_as(&role, &env.database);
-    let error = refused(&url, TableSetup::create()).await;
+    let error = answer(&url, TableSetup::create()).await.expect_err("a refusal");
     assert_eq!(error.kind(), SqlErrorKind::Denied);
     let place = format!("127.0.0.1:{}/{}", env.server.port(), env.database);
     assert_eq!(
@@ -241,7 +239,7 @@ async fn the_least_rights_are_enough() {
             "the tables of elections cannot be created at {place}: run deploy/postgres.sql as a role that may create tables"
         )
     );
-    let error = refused(&url, TableSetup::existing()).await;
+    let error = answer(&url, TableSetup::existing()).await.expect_err("a refusal");
     assert_eq!(
         error.to_string(),
         format!(
@@ -342,7 +340,7 @@ async fn a_replica_is_refused_until_it_is_promoted() {
     env.open().await;
     let replica = env.server.replica(&[]).await;
     let url = replica.url(&env.database);
-    let error = refused(&url, TableSetup::create()).await;
+    let error = answer(&url, TableSetup::create()).await.expect_err("a refusal");
     assert_eq!(error.kind(), SqlErrorKind::Unavailable);
     assert!(error.to_string().ends_with("elections are held on the primary"), "{error}");
     replica.promote();
@@ -414,7 +412,7 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     let leadership = leads(&first).await;
     let url = format!("{}&polling", pooler.url(&env.database));
     let url = url.parse::<LockUrl>().unwrap();
-    let polling = appears("the lock", async || url.open().await.ok()).await;
+    let polling = eventually("the lock", async || url.open().await.ok()).await;
     assert!(!polling.carries_calls(), "it does not listen");
     let second = env.campaign_with("second", polling);
     sees(&second, "first").await;

@@ -9,7 +9,8 @@ use incumbent::sql::{Postgres, SqlError, SqlErrorKind, TableSetup};
 use incumbent_test_support::{Authority, PostgresServer};
 use tempfile::TempDir;
 
-use crate::conformance::{appears, leads, sees, working};
+use crate::conformance::{leads, sees, working};
+use crate::env::answer;
 
 /// Longer than a busy machine holds up a leader. No test waits for it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -46,36 +47,20 @@ impl Secured {
         let query = query.replace('@', &format!("{}/", self.files.path().display()));
         let port = self.server.port();
         let url = format!("postgres://postgres:hidden@{host}:{port}/postgres?{query}");
-        appears("an answer", async || {
-            let connected =
-                Postgres::connect_with(&url, TableSetup::create().max_lease(LEASE)).await;
-            // A busy machine may take longer than this may.
-            let is_late = connected.as_ref().is_err_and(|error| {
-                let told = error.to_string();
-                told.rsplit_once(" in ").is_some_and(|(_, time)| time.starts_with(char::is_numeric))
-            });
-            (!is_late).then_some(connected)
-        })
-        .await
+        answer(&url, TableSetup::create().max_lease(LEASE)).await
     }
 
     async fn refusal(&self, host: &str, query: &str) -> (SqlErrorKind, String) {
         let error = self.connect(host, query).await.expect_err("a refusal");
-        let line = chain(&error);
+        let mut line = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            line += &format!(": {error}");
+            source = error.source();
+        }
         assert!(!line.contains("hidden"), "{line}");
         (error.kind(), line)
     }
-}
-
-/// An error with what caused it.
-fn chain(error: &SqlError) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        line += &format!(": {error}");
-        source = error.source();
-    }
-    line
 }
 
 const OURS: &str = "sslcert=@ours.pem&sslkey=@ours.key";

@@ -234,6 +234,17 @@ pub async fn resigns_to(first: &Election, second: &Election) -> Leadership {
     .await
 }
 
+/// Waits until a term is renewed. False: it expired before, as it may on a busy machine.
+pub async fn is_renewed(leadership: &Leadership) -> bool {
+    match soon("a renewal", leadership.renewed(leadership.deadline())).await {
+        Ok(_) => true,
+        Err(loss) => {
+            assert!(matches!(loss.cause, Cause::Expired { .. }), "{loss}");
+            false
+        }
+    }
+}
+
 /// Ends the term and the campaign of a leader. Whether its entry is released: what the lock does
 /// not answer in time is left to expire, as it may be on a busy machine.
 pub async fn frees<S: Service>(service: &S, election: &Election, leadership: Leadership) -> bool {

@@ -77,11 +77,11 @@ pub use link::Link;
 #[cfg(target_os = "linux")]
 pub use namespace::Namespace;
 pub use notices::not_run;
-pub use poll::{eventually, repeated};
+pub use poll::{LIMIT, eventually, poll, repeated};
 pub use pooler::Pooler;
 pub use ports::Port;
 pub use postgres::PostgresServer;
-pub use process::{Process, succeeds};
+pub use process::{Process, REQUESTS, succeeds};
 pub use proxy::{Proxy, Request, Trap, Way};
 pub use pseudo_terminal::PseudoTerminal;
 pub use server::{

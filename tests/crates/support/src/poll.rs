@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long what must happen may take. No test measures it: a busy machine may stand still for half
 /// a minute, more than once.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// How often something is looked at again.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Calls `look` every few milliseconds until it returns a value, for at most [`LIMIT`].
-pub(crate) async fn poll<T>(mut look: impl AsyncFnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + LIMIT;
-    loop {
-        if let Some(found) = look().await {
-            return Some(found);
+/// Calls `look` every few milliseconds until it returns a value, for at most [`LIMIT`], even where
+/// a look hangs.
+pub async fn poll<T>(mut look: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    let found = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            sleep(INTERVAL).await;
         }
-        if Instant::now() >= end {
-            return None;
-        }
-        sleep(INTERVAL).await;
-    }
+    };
+    timeout(LIMIT, found).await.ok()
 }
 
 /// Waits until `look` returns a value, and returns it: for what a server signals no event of.

@@ -112,6 +112,11 @@ fn launch(command: Command) -> io::Result<Child> {
     child.recv().map_err(|_| gone())?
 }
 
+/// The environment of an `incumbent` that sets up or observes, for `envs`: its `--timeout`, as a
+/// busy machine may stand still for half a minute. A candidate goes without, and tries until its
+/// lock responds.
+pub const REQUESTS: (&str, &str) = ("INCUMBENT_TIMEOUT", "50s");
+
 /// Runs a program without its output. Returns whether there is one, and it succeeds.
 pub fn succeeds(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
