@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockAdmin, Reading};
-use incumbent::nats::{self, Bucket};
+use incumbent::nats::{self, BucketConfig};
 use incumbent::{Cause, Change, Election, all_of, new_election};
-use incumbent_test_support::{CONNECT_TIMEOUT, NATS_PERMISSIONS, Server, eventually, nats_options};
+use incumbent_test_support::{NATS_PERMISSIONS, Server, connected, nats_options};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -52,12 +52,9 @@ impl Both {
         match which {
             Which::Lease => Service::lock(&self.kube).await,
             Which::Nats => {
-                let bucket = eventually("the bucket", async || {
-                    let options = nats_options("candidate").connection_timeout(CONNECT_TIMEOUT);
-                    let client = nats::connect(self.nats.server.url(), options).await.ok()?;
-                    Bucket::open(client, BUCKET).await.ok()
-                });
-                Arc::new(bucket.await.lock())
+                let connect = || nats::connect(self.nats.server.url(), nats_options("candidate"));
+                let connection = connected(connect).await;
+                Arc::new(nats_env::opened(connection, BucketConfig::new(BUCKET)).await.lock())
             }
         }
     }

@@ -20,7 +20,8 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::conformance::{Service, soon, working};
+use crate::conformance::{Service, working};
+use crate::requests;
 
 /// The object of the election, as the Role of the documentation names it.
 pub const OBJECT: &str = "my-app";
@@ -138,20 +139,6 @@ pub fn timing(lease: Duration) -> LeaseTiming {
     LeaseTiming::new(lease, lease * 4 / 5, lease / 5).expect("client-go's inequalities")
 }
 
-/// Whether the server was too busy, or cut the connection.
-fn is_passing(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-        _ => false,
-    }
-}
-
-/// Whether the answer to a request that was sent before shows that it was carried out then.
-fn is_done(method: &str, status: u16) -> bool {
-    matches!((method, status), ("POST" | "PUT", 409) | ("DELETE", 404))
-}
-
 impl<K: Kind> TestEnv<K> {
     pub async fn new(lease: Duration) -> Self {
         Self::on(shared_server().await, lease).await
@@ -220,34 +207,11 @@ impl<K: Kind> TestEnv<K> {
         content: &str,
         body: Vec<u8>,
     ) -> Result<Value, kube::Error> {
-        soon(&format!("{method} {path}"), async {
-            let mut is_repeat = false;
-            loop {
-                let request = http::Request::builder().method(method).uri(path);
-                let request = request.header("content-type", content).body(body.clone()).unwrap();
-                match self.admin.request::<Value>(request).await {
-                    Err(error) if is_passing(&error) => {}
-                    Err(kube::Error::Api(status)) if is_repeat && is_done(method, status.code) => {
-                        return Ok(Value::Null);
-                    }
-                    answer => return answer,
-                }
-                is_repeat = true;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await
+        requests::send(&self.admin, method, path, content, &body).await
     }
 
     pub async fn post(&self, path: &str, object: &Value) -> Value {
-        let body = serde_json::to_vec(object).unwrap();
-        let made = self.send("POST", path, "application/json", body).await.unwrap();
-        match object["metadata"]["name"].as_str() {
-            Some(name) if made.is_null() => {
-                self.get(&format!("{path}/{name}")).await.expect("what was made before")
-            }
-            _ => made,
-        }
+        requests::post(&self.admin, path, object).await
     }
 
     pub async fn patch_at(&self, path: &str, patch: &Value) -> Value {

@@ -34,6 +34,7 @@ mod nats_env;
 mod peer;
 mod record;
 mod relay;
+mod requests;
 mod rights;
 mod roll_call;
 mod service;

@@ -12,7 +12,7 @@ use crate::conformance::soon;
 use crate::env::{Kind, OBJECT, TestEnv};
 
 /// The lease of these candidates: longer than a busy machine stands still, after which their work
-/// goes on for a moment.
+/// continues for a moment.
 pub const LEASE: Duration = Duration::from_secs(15);
 
 pub struct Peer {

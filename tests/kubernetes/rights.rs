@@ -202,7 +202,7 @@ async fn a_candidate_without_rights_names_the_missing_one() {
     let body = serde_json::to_vec(&role).unwrap();
     env.send("PUT", &path, "application/json", body).await.unwrap();
     let lock = Service::lock(&env).await;
-    eventually("the rights are gone", async || {
+    eventually("the permissions are revoked", async || {
         let refused = lock.read("my_app", TIMEOUT).await.err()?;
         (refused.kind() == LockErrorKind::Denied).then_some(())
     })

@@ -1,15 +1,17 @@
 //! Roll calls on a Lease: old calls, the leader's record, permissions, and what anybody may write.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use incumbent::lock::{
-    CandidateRequest, Coverage, Hint, HintSink, Lock, LockError, LockErrorKind, Nonce, RollCall,
+    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Nonce, RollCall,
 };
 use incumbent::{CandidateInfo, Election, Leadership, Role};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::conformance::{Service, TIMEOUT, becomes_true, is_passing, leads, soon};
 use crate::env::{InConfigMap, InLease, OBJECT, TestEnv};
@@ -156,6 +158,7 @@ async fn two_calls_at_once_are_answered() -> bool {
     let (lock, candidates) = (env.lock().await, env.lock().await);
     let (mut hints, _subscription) = listening(&*candidates).await;
     let within = Duration::from_secs(20);
+    let (began, answered) = (Instant::now(), Cell::new(None));
     let ask = || lock.call_roll("my_app", CandidateRequest::Identify, within);
     let answer = async {
         for call in [next_call(&mut hints).await, next_call(&mut hints).await] {
@@ -170,21 +173,28 @@ async fn two_calls_at_once_are_answered() -> bool {
             }))
             .await;
         }
-        std::future::pending::<()>().await;
+        answered.set(Some(began.elapsed()));
+        std::future::pending().await
     };
-    let both = async { tokio::join!(ask(), ask()) };
-    let (first, second) = tokio::select! {
-        called = both => called,
-        () = answer => return false,
+    let called = tokio::select! {
+        called = async { tokio::join!(ask(), ask()) } => called,
+        () = answer => unreachable!("it pends"),
     };
-    let all = |called: Result<Vec<CandidateInfo>, LockError>| match called {
-        Ok(found) => found.len() == 15,
-        Err(error) => {
+    let found = match called {
+        (Ok(first), Ok(second)) => [first.len(), second.len()],
+        (Err(error), _) | (_, Err(error)) => {
             assert!(is_passing(error.kind()), "a roll call: {error}");
-            false
+            return false;
         }
     };
-    all(first) && all(second) && has_no_answers(&env).await
+    // The calls remove the answers within 2 s of their end.
+    let in_time = answered.get().is_some_and(|at| at <= within * 4 / 5);
+    if !in_time || began.elapsed() > within + Duration::from_millis(1500) {
+        return false;
+    }
+    assert_eq!(found, [15, 15]);
+    assert!(has_no_answers(&env).await);
+    true
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

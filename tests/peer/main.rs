@@ -17,6 +17,9 @@ mod node;
 mod quorum;
 mod replay;
 #[cfg(feature = "kubernetes")]
+#[path = "../kubernetes/requests.rs"]
+mod requests;
+#[cfg(feature = "kubernetes")]
 mod service;
 mod signed;
 mod slow_network;

@@ -9,24 +9,9 @@ use incumbent_test_support::{KubeServer, eventually};
 use serde_json::{Value, json};
 
 use crate::env::{Net, follows, quick, sees};
+use crate::requests::post;
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-
-/// Makes a slice, however busy the server is.
-async fn make(cluster: &Cluster, object: &Value) {
-    let body = serde_json::to_vec(object).expect("JSON");
-    eventually("a slice", async || {
-        let request = http::Request::post(SLICES).header("content-type", "application/json");
-        let request = request.body(body.clone()).expect("a request");
-        match cluster.client().request::<Value>(request).await {
-            Ok(_) => Some(()),
-            // An earlier attempt has made it.
-            Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
-            Err(_) => None,
-        }
-    })
-    .await;
-}
 
 /// What a source finds, however busy the server is.
 async fn found(service: &KubernetesService) -> Vec<SocketAddr> {
@@ -58,9 +43,10 @@ async fn pods_of_a_service_are_peers_while_they_do_not_end() {
         pod("10.0.0.2", json!({ "ready": false, "serving": false, "terminating": true })),
     ]);
     let second = json!([pod("10.0.0.3", json!({ "ready": false }))]);
-    make(&cluster, &slice("app-1", "app", first)).await;
-    make(&cluster, &slice("app-2", "app", second)).await;
-    make(&cluster, &slice("other-1", "other", json!([pod("10.0.0.9", json!({}))]))).await;
+    post(cluster.client(), SLICES, &slice("app-1", "app", first)).await;
+    post(cluster.client(), SLICES, &slice("app-2", "app", second)).await;
+    post(cluster.client(), SLICES, &slice("other-1", "other", json!([pod("10.0.0.9", json!({}))])))
+        .await;
     let service = KubernetesService::new(&cluster, "app", 12345);
     let expected: [SocketAddr; 2] =
         ["10.0.0.1:12345".parse().unwrap(), "10.0.0.3:12345".parse().unwrap()];

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use incumbent::kubernetes::Cluster;
-use incumbent::kubernetes::kube::Error;
-use incumbent_test_support::{KubeServer, eventually};
+use incumbent_test_support::KubeServer;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use super::requests;
 use crate::shell::{Running, Shell};
 
 /// A user without permissions.
@@ -27,11 +27,6 @@ async fn shared_server() -> Arc<KubeServer> {
     static SERVER: OnceCell<Arc<KubeServer>> = OnceCell::const_new();
     let start = || async { Arc::new(KubeServer::start(&[NO_RIGHTS, OBSERVER]).await) };
     Arc::clone(SERVER.get_or_init(start).await)
-}
-
-/// Whether the refusal of a request that was sent before shows that it was carried out then.
-fn is_done(method: &str, code: u16) -> bool {
-    matches!((method, code), ("POST", 409) | ("DELETE", 404))
 }
 
 /// A namespace, and a shell of its administrator.
@@ -60,32 +55,14 @@ impl TestEnv {
     /// Sends a request, again while the server is too busy to answer. `null`: an earlier attempt
     /// has done it after all.
     pub async fn send(&self, method: &str, path: &str, content: &str, object: Value) -> Value {
-        let body = serde_json::to_vec(&object).unwrap();
-        let mut attempts = 0;
-        let what = format!("{method} {path}");
-        eventually(&what, async || {
-            attempts += 1;
-            let request = http::Request::builder().method(method).uri(path);
-            let request = request.header("content-type", content).body(body.clone()).unwrap();
-            match self.admin.client().request::<Value>(request).await {
-                Ok(answer) => Some(answer),
-                Err(Error::HyperError(_) | Error::Service(_)) => None,
-                Err(Error::Api(status)) if status.code == 429 || status.code >= 500 => None,
-                Err(Error::Api(status)) if attempts > 1 && is_done(method, status.code) => {
-                    Some(Value::Null)
-                }
-                Err(error) => panic!("{what}: {error}"),
-            }
-        })
-        .await
+        let body = object.to_string();
+        let sent =
+            requests::send(self.admin.client(), method, path, content, body.as_bytes()).await;
+        sent.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     pub async fn post(&self, path: &str, object: Value) -> Value {
-        let name = object["metadata"]["name"].clone();
-        match self.send("POST", path, "application/json", object).await {
-            Value::Null => self.get(&format!("{path}/{}", name.as_str().expect("a name"))).await,
-            made => made,
-        }
+        requests::post(self.admin.client(), path, &object).await
     }
 
     pub async fn get(&self, path: &str) -> Value {

@@ -10,6 +10,8 @@ mod life;
 mod members;
 mod proxy;
 mod refusals;
+#[path = "../../../../tests/kubernetes/requests.rs"]
+mod requests;
 mod rights;
 mod sentinel;
 mod service;
