@@ -49,10 +49,13 @@ where
     answered(attempt).await.expect("a bucket")
 }
 
-/// Ends a term of `my_app` with a release, so that the next candidate leads at once: who has not
-/// created the bucket would wait for a lease.
-pub async fn released(bucket: &Bucket) {
-    let election = new_election("my_app", bucket.lock()).start().expect("a start");
+/// Creates a bucket, on a cluster or elsewhere, and ends a term of `my_app` in it with a release:
+/// the first candidate leads at once, who would wait for a lease in a bucket of another process.
+pub async fn prepared(connection: impl Into<Connection>, config: BucketConfig) {
+    let connection = connection.into();
+    let bucket = answered(|| Bucket::create(&connection, config.clone())).await;
+    let lock = bucket.expect("a bucket").lock();
+    let election = new_election("my_app", lock).start().expect("a start");
     drop(leads(&election).await);
     election.stop().await;
 }

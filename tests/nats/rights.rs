@@ -13,7 +13,7 @@ use incumbent_test_support::{
 use tokio::sync::mpsc;
 
 use crate::conformance::{change, leads, soon, working};
-use crate::env::{BUCKET, CALM, TestEnv, answered, opened, released};
+use crate::env::{BUCKET, CALM, TestEnv, answered, opened, prepared};
 use crate::log::Log;
 
 /// The permission to write entries.
@@ -27,8 +27,7 @@ pub async fn documented_server() -> Server {
 async fn documented_server_with(ttl: Duration) -> Server {
     let server = Server::builder().with_permissions().start().await;
     let (admin, config) = (connect_as(&server, "admin").await, BucketConfig::new(BUCKET).ttl(ttl));
-    let bucket = answered(|| Bucket::create(admin.clone(), config.clone())).await;
-    released(&bucket.unwrap()).await;
+    prepared(admin, config).await;
     server
 }
 

@@ -141,6 +141,7 @@ async fn a_step_down_notice_reaches_candidates() {
             left: Duration::from_millis(40),
         };
         let former = bucket_on(&server).await.lock();
+        let is_late = |error: &LockError| is_passing(error.kind());
         repeated(|| former.notify_step_down("a", said), is_late).await.unwrap();
         let told = hints.until("notice", |hint| match hint {
             Hint::SteppedDown(notice) => Some(*notice),

@@ -18,7 +18,7 @@ use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent_test_support::{Server, client_options, connected, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::TIMEOUT;
+use crate::conformance::{TIMEOUT, is_passing};
 use crate::env::{answered, created, opened};
 
 /// How long a request to a cluster may take, which may lose it.
@@ -36,7 +36,8 @@ async fn tried_again(lock: &NatsLock, name: &str) -> Revision {
             Ok(created) => return Some(created),
             Err(error) => error,
         };
-        assert!(is_late(&error) || error.kind() == LockErrorKind::Conflict, "{error}");
+        let kind = error.kind();
+        assert!(is_passing(kind) || kind == LockErrorKind::Conflict, "{error}");
         match lock.read(name, ATTEMPT).await.ok()? {
             Reading::Found(Record { revision, content: Content::Held(entry) }) => {
                 let is_ours = entry.mark.is_some_and(|mark| mark.write == create.mark.write);
@@ -46,11 +47,6 @@ async fn tried_again(lock: &NatsLock, name: &str) -> Revision {
         }
     })
     .await
-}
-
-/// Whether no answer came in time, or none of a leader of the stream.
-fn is_late(error: &LockError) -> bool {
-    matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown)
 }
 
 /// The bucket `B`, which is created if there is none.

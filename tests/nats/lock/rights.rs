@@ -273,7 +273,7 @@ async fn acknowledgement_of_anothers_write_extends_no_term() {
     // A lease that does not end in the test, of a leader that need not wait.
     let config = BucketConfig::new(BUCKET).ttl(Duration::from_secs(60));
     let create = || Bucket::create(&connection, config.clone());
-    let bucket = created(&client, BUCKET, create).await;
+    let bucket = created(&connection, BUCKET, create).await;
     let election = working(new_election("my_app", bucket.lock()).identity("leader"));
     let election = election.renewal(Duration::from_secs(1)).start().expect("a start");
     let leadership = leads(&election).await;

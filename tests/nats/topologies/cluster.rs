@@ -14,7 +14,7 @@ const SAFE: Duration = Duration::from_secs(25);
 
 async fn cluster(config: &BucketConfig) -> Cluster {
     let cluster = Cluster::start().await;
-    create(cluster.connect().await, config.clone()).await;
+    prepared(cluster.connect().await, config.clone()).await;
     cluster
 }
 
@@ -100,7 +100,7 @@ async fn is_refused_in_flight(cluster: &Cluster, config: &BucketConfig) -> bool 
     let create = Write { timeout: Duration::from_secs(1), ..entry(1, 1, None) };
     let refused = rival.write("my_app", create).await.expect_err("no quorum");
     others.iter().for_each(|server| server.resume());
-    if matches!(refused.kind(), LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown) {
+    if is_passing(refused.kind()) {
         soon("the leader stops", election.stop()).await;
         return false;
     }

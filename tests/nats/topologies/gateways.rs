@@ -6,7 +6,7 @@ use super::*;
 
 async fn gateways(west: usize) -> Gateways {
     let clusters = Gateways::start(west).await;
-    create(clusters.east().connect().await, config()).await;
+    prepared(clusters.east().connect().await, config()).await;
     clusters
 }
 

@@ -14,7 +14,7 @@ async fn leaf_node(own_domain: bool) -> LeafNode {
         false => Server::builder().without_jetstream(),
     };
     let servers = LeafNode::start(leaf).await;
-    create(servers.hub().connect().await, config()).await;
+    prepared(servers.hub().connect().await, config()).await;
     servers
 }
 
@@ -77,7 +77,7 @@ async fn a_silent_link_ends_the_term_on_the_leaf() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_cut_costs_no_term() {
     let servers = LeafNode::start(Server::builder().without_jetstream()).await;
-    create(servers.hub().connect().await, config().ttl(CALM)).await;
+    prepared(servers.hub().connect().await, config().ttl(CALM)).await;
     let bucket = opened(connect(servers.leaf().url()).await, through_the_leaf()).await;
     let builder = working(new_election("my_app", bucket.lock()).identity("leaf"));
     let election = builder.renewal(Duration::from_millis(300)).start().expect("a start");
@@ -125,7 +125,7 @@ async fn the_documented_subjects_suffice_over_the_link() {
     let hub = Server::builder().config(users);
     let leaf = Server::builder().without_jetstream();
     let servers = LeafNode::start_as("leaf:p@", hub, leaf).await;
-    create(servers.hub().connect().await, config()).await;
+    prepared(servers.hub().connect().await, config()).await;
     let (on_leaf, at_hub) = candidates(&servers).await;
     drop(leads_before(&on_leaf.election, &[&at_hub.election]).await);
     for candidate in [&on_leaf, &at_hub] {

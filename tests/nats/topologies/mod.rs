@@ -13,8 +13,8 @@ use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{Link, Proxy, Server, connected, eventually};
 
-use crate::conformance::{leads, leads_before, lost, resigns_to, sees, soon, working};
-use crate::env::{BUCKET, CALM, answered, opened, released};
+use crate::conformance::{is_passing, leads, leads_before, lost, resigns_to, sees, soon, working};
+use crate::env::{BUCKET, CALM, opened, prepared};
 use crate::queue_groups::{Hints, hints_of};
 
 const GROUPS: u8 = 8;
@@ -32,12 +32,6 @@ async fn connect(url: String) -> async_nats::Client {
         async_nats::ConnectOptions::new().reconnect_delay_callback(|_| Duration::from_millis(50))
     };
     connected(|| options().connect(&url)).await
-}
-
-/// Creates the bucket, on a cluster or elsewhere. The first candidate leads at once.
-async fn create(client: async_nats::Client, config: BucketConfig) {
-    let bucket = answered(|| Bucket::create(&client, config.clone())).await;
-    released(&bucket.expect("a bucket")).await;
 }
 
 /// A candidate behind a proxy of its own.
