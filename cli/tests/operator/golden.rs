@@ -194,11 +194,7 @@ impl Golden {
 
     /// As `run`, again until standard output contains this text.
     async fn run_until(&mut self, args: &[&str], text: &str) {
-        let output = eventually(text, async || {
-            let output = self.shell.run(&self.args(args));
-            output.stdout.contains(text).then_some(output)
-        })
-        .await;
+        let output = self.shell.run_until(&self.args(args), text).await;
         self.print(args, &output);
     }
 

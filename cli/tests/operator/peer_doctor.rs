@@ -1,17 +1,14 @@
 //! `doctor` of elections by a quorum of peers.
 
-use incumbent_test_support::{Port, eventually};
+use incumbent_test_support::Port;
 
 use crate::doctor::{doctor, expect_line};
 use crate::shell::{CommandOutput, Shell};
 
 /// A report in which as many members respond: on a busy machine one may be late.
 async fn doctor_of_all(shell: &Shell, lock: &str, all: &str, code: i32) -> CommandOutput {
-    let report = eventually("all members respond in time", async || {
-        let report = shell.run(&["doctor", "--lock", lock]);
-        report.stdout.contains(&format!("{all} respond: a majority")).then_some(report)
-    })
-    .await;
+    let text = format!("{all} respond: a majority");
+    let report = shell.run_until(&["doctor", "--lock", lock], &text).await;
     assert_eq!((report.stderr.as_str(), report.code), ("", Some(code)), "{report:?}");
     report
 }

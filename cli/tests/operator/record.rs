@@ -1,8 +1,6 @@
 //! `record`: what it writes, whatever happens to it, and what `election history` makes of it.
 
-use std::time::Duration;
-
-use incumbent_test_support::{Proxy, Way, eventually};
+use incumbent_test_support::{Proxy, Way, eventually, poll};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
@@ -33,15 +31,11 @@ pub fn spans(history: &Value) -> Vec<String> {
 
 /// Waits until the recording has these spans.
 pub async fn recorded(shell: &Shell, election: &str, expected: &[&str]) -> Value {
-    let mut last = Vec::new();
-    let found = eventually("the spans", async || {
+    let found = poll(async || {
         let history = history(shell, election)?;
-        last = spans(&history);
-        (last == expected).then_some(history)
+        (spans(&history) == expected).then_some(history)
     });
-    tokio::time::timeout(Duration::from_secs(110), found)
-        .await
-        .unwrap_or_else(|_| panic!("{election}: {:?}", history(shell, election)))
+    found.await.unwrap_or_else(|| panic!("{election}: {:?}", history(shell, election)))
 }
 
 pub async fn query(shell: &Shell, sql: &'static str) -> Vec<(i64,)> {

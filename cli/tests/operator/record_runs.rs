@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use incumbent_test_support::{Port, Server, SmallDisk, eventually};
+use incumbent_test_support::{Port, Server, SmallDisk, poll};
 use serde_json::Value;
 
 use crate::record::{FILE, query, record};
@@ -27,14 +27,13 @@ async fn serving() -> (Server, Shell) {
 /// The lines of the runs of `my_app`, once they are so.
 async fn runs(shell: &Shell, more: &[&str], are_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let mut last = Value::Null;
-    let found = eventually("the runs", async || {
+    let found = poll(async || {
         let args = [&["election", "history", "my_app", "--runs", "-o", "json"], more].concat();
         last = serde_json::from_str(&shell.run(&args).stdout).ok()?;
         let lines = last["runs"].as_array()?;
         are_so(lines).then(|| lines.clone())
     });
-    let found = tokio::time::timeout(std::time::Duration::from_secs(110), found).await;
-    found.unwrap_or_else(|_| panic!("{last}"))
+    found.await.unwrap_or_else(|| panic!("{last}"))
 }
 
 const FROM: &[&str] = &["--from", FILE];

@@ -4,20 +4,18 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use incumbent_test_support::{PseudoTerminal, Server};
+use incumbent_test_support::{PseudoTerminal, REQUESTS, Server, eventually};
 use tempfile::TempDir;
 
 /// The bucket of elections without `--bucket`.
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 
-/// Limit of every wait: a busy machine may stand still for half a minute, more than once.
-pub const TIMEOUT: Duration = Duration::from_secs(120);
-/// The variable of `--timeout`: a test may set it as well.
-const REQUESTS: &str = "INCUMBENT_TIMEOUT";
+/// Limit of every wait.
+pub use incumbent_test_support::LIMIT as TIMEOUT;
 
 /// The timeout of requests of a command that sets up or observes, unless the test gives another
 /// one. A candidate has none: so it tries until the lock is reached.
@@ -26,7 +24,7 @@ fn request_timeout(args: &[&str]) -> Option<&'static str> {
         ["kv", "watch", ..] => Some("1h"), // this ends the watch, too
         ["election", "file", ..] => None,
         ["doctor" | "election" | "kv" | "leader" | "record" | "top" | "ui", ..]
-        | ["set", "info", ..] => Some("50s"),
+        | ["set", "info", ..] => Some(REQUESTS.1),
         _ => None,
     }
 }
@@ -130,7 +128,7 @@ impl Shell {
         if let Some(server) = &self.server {
             command.env("NATS_URL", server);
         }
-        command.envs(request_timeout(args).map(|timeout| (REQUESTS, timeout)));
+        command.envs(request_timeout(args).map(|timeout| (REQUESTS.0, timeout)));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.home());
         command
@@ -138,16 +136,25 @@ impl Shell {
 
     /// Runs a command to its end.
     pub fn run(&self, args: &[&str]) -> CommandOutput {
-        self.run_program(&self.command(args), args)
+        self.run_program(&self.command(args))
     }
 
-    fn run_program(&self, program: &Command, args: &[&str]) -> CommandOutput {
+    /// As `run`, again until standard output contains this text.
+    pub async fn run_until(&self, args: &[&str], text: &str) -> CommandOutput {
+        eventually(text, async || {
+            let output = self.run(args);
+            output.stdout.contains(text).then_some(output)
+        })
+        .await
+    }
+
+    fn run_program(&self, program: &Command) -> CommandOutput {
         // A command that hangs fails the test.
         let mut command = Command::new("timeout");
         command
             .arg(TIMEOUT.as_secs().to_string())
             .arg(program.get_program())
-            .args(args)
+            .args(program.get_args())
             .env_clear();
         command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).current_dir(self.home());
@@ -187,16 +194,12 @@ impl Shell {
             let _ = stderr.read_to_end(&mut bytes);
             bytes
         });
-        let end = Instant::now() + limit;
-        let code = loop {
-            match child.try_wait().expect("a status") {
-                Some(status) => break status.code().or(status.signal().map(|signal| 128 + signal)),
-                None if Instant::now() > end => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    break Some(124);
-                }
-                None => std::thread::sleep(Duration::from_millis(2)),
+        let code = match wait_for(&mut child, limit) {
+            Some(status) => status.code().or(status.signal().map(|signal| 128 + signal)),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Some(124)
             }
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -226,10 +229,10 @@ impl Shell {
     /// the exit code. A candidate does not try again either.
     pub fn refusal(&self, args: &[&str]) -> (String, i32) {
         let mut program = self.command(args);
-        if !self.variables.iter().any(|(name, _)| name == REQUESTS) {
-            program.env(REQUESTS, request_timeout(args).unwrap_or("50s"));
+        if !program.get_envs().any(|(name, _)| name == REQUESTS.0) {
+            program.envs([REQUESTS]);
         }
-        let output = self.run_program(&program, args);
+        let output = self.run_program(&program);
         assert_eq!(output.stdout, "", "{output:?}");
         assert_eq!(output.stderr.trim_end().lines().count(), 1, "{output:?}");
         assert!(output.stderr.starts_with("incumbent: "), "{output:?}");
@@ -357,14 +360,7 @@ impl Running {
 
     /// Waits for the end. Returns the exit code.
     pub fn wait(mut self) -> Option<i32> {
-        let end = Instant::now() + TIMEOUT;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("its state") {
-                return status.code();
-            }
-            assert!(Instant::now() < end, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for(&mut self.child, TIMEOUT).expect("its end in time").code()
     }
 
     pub fn signal(&self, signal: &str) {
@@ -438,5 +434,17 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits for the end of a program for at most `limit`.
+fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + limit;
+    loop {
+        let ended = child.try_wait().expect("a status");
+        if ended.is_some() || Instant::now() > end {
+            return ended;
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -9,7 +9,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::env::{CALM, Candidate, STEADY, TestEnv, incumbent, operator};
+use crate::env::{CALM, Candidate, STEADY, TRY, TestEnv, incumbent, operator};
 use crate::http::{free_port, get};
 use crate::terms::{STOPS_WHEN_TOLD, hang, let_through, stop};
 
@@ -287,8 +287,8 @@ fn options_that_would_repeat_a_run_of_a_period_are_refused() {
 #[tokio::test]
 async fn run_of_a_period_is_taken_when_the_command_starts() {
     let env = TestEnv::calm().await;
-    let refused = ["--once-per", "1h", "--timeout", "30s", "--on-won", "exit 1"];
-    let mut first = env.run("my_app", &[&refused[..], &["--try"]].concat(), "echo ran");
+    let refused = ["--once-per", "1h", "--on-won", "exit 1"];
+    let mut first = env.run("my_app", &[&refused[..], &TRY].concat(), "echo ran");
     assert_eq!(first.exit_code().await, Some(1));
     let mut second = env.run("my_app", &["--once-per", "1h"], "echo ran");
     assert_eq!((second.line().await.as_str(), second.exit_code().await), ("ran", Some(0)));

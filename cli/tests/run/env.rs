@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_nats::Client;
 use incumbent::nats::{Bucket, BucketConfig, BucketError, BucketErrorKind};
-use incumbent_test_support::{Server, eventually, jetstream_on, repeated};
+use incumbent_test_support::{REQUESTS, Server, eventually, jetstream_on, repeated};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -22,11 +22,10 @@ pub const STEADY: Duration = Duration::from_secs(12);
 /// A lease where a test waits for no part of it, or for a renewal: a machine that stands still for
 /// 10 s does not lose a term.
 pub const CALM: Duration = Duration::from_secs(30);
-/// Limit of every wait, sufficient on a busy machine.
-pub const TIMEOUT: Duration = Duration::from_secs(120);
-/// The variable of `--timeout`, and a value, for commands that set up or observe: a busy machine
-/// may stand still for half a minute. Candidates do without: so they try until the lock is reached.
-pub const REQUESTS: (&str, &str) = ("INCUMBENT_TIMEOUT", "50s");
+/// Limit of every wait.
+pub use incumbent_test_support::LIMIT as TIMEOUT;
+/// One attempt to lead, with time for a busy machine to answer.
+pub const TRY: [&str; 3] = ["--try", "--timeout", "30s"];
 /// Environment variable that identifies all processes that a candidate started.
 const MARK: &str = "INCUMBENT_TEST_MARK";
 
@@ -138,19 +137,10 @@ where
     repeated(attempt, is_late).await.expect("a bucket")
 }
 
-/// Creates an election bucket with this TTL. What an attempt has created whose answer came too late
-/// is deleted: who creates a bucket knows that nobody led before.
+/// Creates an election bucket with this TTL.
 pub async fn create_bucket(client: &Client, ttl: Duration) -> Bucket {
-    let context = jetstream_on(client.clone());
     let config = BucketConfig::new(BUCKET).ttl(ttl);
-    let attempt = || async {
-        let bucket = Bucket::create(client.clone(), config.clone()).await;
-        if bucket.is_err() {
-            let _ = context.delete_key_value(BUCKET).await; // an error: there is none
-        }
-        bucket
-    };
-    answered(attempt).await
+    answered(|| Bucket::create_or_open(client, config.clone())).await
 }
 
 pub fn incumbent() -> Command {

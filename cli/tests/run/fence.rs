@@ -5,12 +5,10 @@ use std::fs;
 
 use incumbent_test_support::PostgresServer;
 
-use crate::env::TestEnv;
+use crate::env::{TRY, TestEnv};
 
 const FENCE: &str = include_str!("../../../deploy/postgres-fence.sql");
 const DOCS: &str = include_str!("../../../docs/fencing.md");
-/// With time for a busy machine to answer.
-const TRY: [&str; 3] = ["--try", "--timeout", "30s"];
 
 /// The script of the documentation, with what it finds in the environment of its term.
 #[tokio::test]

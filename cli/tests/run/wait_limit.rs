@@ -5,12 +5,10 @@ use std::time::Duration;
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
-use crate::env::{Candidate, STEADY, TestEnv, incumbent};
+use crate::env::{Candidate, STEADY, TRY, TestEnv, incumbent};
 use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
-/// With time for a busy machine to answer.
-const TRY: [&str; 3] = ["--try", "--timeout", "30s"];
 
 /// The exit code and standard error of a candidate that must not run its command.
 async fn without_command(mut candidate: Candidate) -> (Option<i32>, String) {

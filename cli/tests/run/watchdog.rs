@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::env::{Candidate, TestEnv};
+use crate::env::{Candidate, TRY, TestEnv};
 
 const SETTIMEOUT_AND_MAGICCLOSE: u32 = 0x0080 | 0x0100;
 /// `_IOR('W', 0, struct watchdog_info)`, `_IOR('W', 5, int)` and `_IOWR('W', 6, int)`.
@@ -255,8 +255,8 @@ async fn device_is_disarmed_before_and_after_the_command() {
     let mut run = device.start(&env, "echo up; exit 7");
     assert_eq!(run.exit_code().await, Some(7));
     device.disarmed().await;
-    let flags = ["--watchdog", "/dev/watchdog9", "--on-won", "exit 1", "--try"];
-    let flags = [&flags[..], &["--timeout", "30s"]].concat();
+    let flags = ["--watchdog", "/dev/watchdog9", "--on-won", "exit 1"];
+    let flags = [&flags[..], &TRY].concat();
     let command = env.command("my_app", &flags, &["true"]);
     let mut refused = Candidate::start(device.contained("0", &command));
     assert_eq!(refused.exit_code().await, Some(1), "{}", refused.stderr());

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use incumbent_test_support::{KubeServer, PostgresServer};
+use incumbent_test_support::{KubeServer, PostgresServer, REQUESTS};
 use rustix::process::Signal;
 
-use crate::env::{Candidate, REQUESTS, incumbent};
+use crate::env::{Candidate, incumbent};
 use crate::setup::{INTRODUCE, Watch, Wrapped, won};
 
 /// A lease that no test waits for.

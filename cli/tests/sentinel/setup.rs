@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use incumbent::sentinel::{SentinelMessage, SentinelReply, connect, encode, read_message};
-use incumbent_test_support::{eventually, jetstream_on};
+use incumbent_test_support::{REQUESTS, eventually, jetstream_on};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::io::{AsyncWriteExt, BufReader};
 
-use crate::env::{BUCKET, Candidate, REQUESTS, TestEnv, incumbent};
+use crate::env::{BUCKET, Candidate, TestEnv, incumbent};
 
 /// A lease that no test waits for: a takeover within a wait of a test is not by its end.
 pub const LONG_LEASE: Duration = Duration::from_secs(600);

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use incumbent_test_support::REQUESTS;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::env::REQUESTS;
 use crate::release::Release;
 
 /// The one election of a place.

@@ -10,14 +10,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use incumbent_test_support::{Process, not_run};
+use incumbent_test_support::{LIMIT as TIMEOUT, Process, not_run};
 use rustix::process::Signal;
 
 use self::client::{Client, INTERVAL, serve};
 use self::network::{ADDRESS, ADDRESS_V6, HOSTS, IS_LEADER, Network, PORT};
 
-/// How long another host may take to answer, on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(120);
 /// How soon a move that has failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 /// How many faults there are, unless FAULTS says so.
